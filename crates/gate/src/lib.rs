@@ -1,0 +1,1 @@
+//! Portcullis: attempts, permits, hooks, approvals, audit.

@@ -1,0 +1,1 @@
+//! Portcullis: races a file server until it leaks.

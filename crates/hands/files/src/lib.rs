@@ -1,0 +1,1 @@
+//! Portcullis: the only crate that opens files.

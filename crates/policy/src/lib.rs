@@ -1,0 +1,1 @@
+//! Portcullis: facts in, verdict out.

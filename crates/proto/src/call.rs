@@ -1,0 +1,99 @@
+//! Tool calls and replies: what every machine speaks, here or far away.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Failure, Group};
+
+/// One call of one tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Which tool.
+    pub name: String,
+    /// Its arguments, as an object.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+/// What came of it. Both halves say the same: `structured` completely, `text`
+/// for clients that show only text.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolReply {
+    /// The complete result.
+    pub structured: Value,
+    /// The same, as a person reads it.
+    pub text: String,
+    /// Whether it is a failure.
+    pub is_error: bool,
+}
+
+impl ToolReply {
+    /// A failure as a typed result: kind, reason, category, message, hint.
+    pub fn failed(failure: &Failure) -> Self {
+        let mut structured = serde_json::json!({
+            "errorKind": failure.kind().as_str(),
+            "reason": failure.reason().as_str(),
+            "category": failure.category().as_str(),
+            "error": failure.message(),
+            "status": failure.kind().status(),
+        });
+        let mut text = failure.message().to_owned();
+        if let Some(hint) = failure.next_step() {
+            if let Some(object) = structured.as_object_mut() {
+                object.insert("hint".into(), hint.into());
+            }
+            text.push_str("\nhint: ");
+            text.push_str(hint);
+        }
+        Self {
+            structured,
+            text,
+            is_error: true,
+        }
+    }
+}
+
+/// What a tool does to the world, told truthfully.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolTraits {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It can lose something.
+    pub destructive: bool,
+    /// Doing it twice is doing it once.
+    pub idempotent: bool,
+    /// It reaches beyond this machine.
+    pub open_world: bool,
+}
+
+impl ToolTraits {
+    /// A tool that only looks.
+    pub const LOOKS: Self = Self {
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+    };
+}
+
+/// A tool as the catalogue shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSpec {
+    /// Its name on every wire.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// The group a person switches it with.
+    pub group: Group,
+    /// What it does to the world.
+    pub traits: ToolTraits,
+    /// The JSON schema of its arguments.
+    pub input_schema: Value,
+    /// The JSON schema of its structured result.
+    pub output_schema: Value,
+}

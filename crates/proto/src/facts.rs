@@ -1,0 +1,177 @@
+//! What a deed looks like from outside: all that policy, hooks, prompts and
+//! the audit ever see of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Access, Digest, Group, RelPath, RootId, RootKind};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    /// Read a file.
+    Read,
+    /// Look at one entry's metadata.
+    Stat,
+    /// List a directory.
+    List,
+    /// List a directory and what is below it.
+    Tree,
+    /// Find names below a directory.
+    Glob,
+    /// Create or change a file.
+    Write,
+    /// Remove a file or a directory.
+    Remove,
+    /// Give a file or directory another name.
+    Move,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Stat,
+        Self::List,
+        Self::Tree,
+        Self::Glob,
+        Self::Write,
+        Self::Remove,
+        Self::Move,
+    ];
+
+    /// The verb as the audit spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Stat => "stat",
+            Self::List => "list",
+            Self::Tree => "tree",
+            Self::Glob => "glob",
+            Self::Write => "write",
+            Self::Remove => "remove",
+            Self::Move => "move",
+        }
+    }
+
+    /// The group a person switches it with.
+    pub const fn group(self) -> Group {
+        match self {
+            Self::Read | Self::Stat | Self::List | Self::Tree | Self::Glob => Group::FilesystemRead,
+            Self::Write | Self::Remove | Self::Move => Group::FilesystemWrite,
+        }
+    }
+
+    /// The access it needs on what it names first.
+    pub const fn access(self) -> Access {
+        match self {
+            Self::Read => Access::Read,
+            Self::Stat => Access::Metadata,
+            Self::List | Self::Tree | Self::Glob => Access::List,
+            Self::Write => Access::Write,
+            Self::Remove => Access::Delete,
+            Self::Move => Access::Move,
+        }
+    }
+
+    /// Whether one deed covers many files, by terms instead of one by one.
+    pub const fn is_bulk(self) -> bool {
+        match self {
+            Self::List | Self::Tree | Self::Glob => true,
+            Self::Read | Self::Stat | Self::Write | Self::Remove | Self::Move => false,
+        }
+    }
+
+    /// Whether it changes anything, and so writes an opening line.
+    pub const fn mutates(self) -> bool {
+        match self {
+            Self::Write | Self::Remove | Self::Move => true,
+            Self::Read | Self::Stat | Self::List | Self::Tree | Self::Glob => false,
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What kind of thing stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entity {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// The top of another mounted file system.
+    Mount,
+    /// A device, pipe or socket.
+    Special,
+}
+
+impl Entity {
+    /// The entity as the wire spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Symlink => "symlink",
+            Self::Mount => "mount",
+            Self::Special => "special",
+        }
+    }
+}
+
+/// Which very thing stands at a path, as the kernel told us through a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The device it is on.
+    pub dev: u64,
+    /// Its inode.
+    pub ino: u64,
+    /// What it is.
+    pub entity: Entity,
+    /// Whose it is.
+    pub owner: u32,
+    /// How many names it has.
+    pub links: u32,
+}
+
+/// One thing a deed touches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resource {
+    /// In which root.
+    pub root: RootId,
+    /// Of what kind that root is.
+    pub kind: RootKind,
+    /// Where in it.
+    pub path: RelPath,
+    /// What is done to it.
+    pub access: Access,
+    /// What stands there; `None` before resolution, or where nothing does.
+    pub identity: Option<Identity>,
+}
+
+/// What a deed looks like from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// What is to be done.
+    pub verb: Verb,
+    /// To what: at least one resource, the one named first leads.
+    pub resources: Vec<Resource>,
+    /// Digest of the bytes a person would be shown, for deeds that have some.
+    pub shown: Option<Digest>,
+}
+
+impl Facts {
+    /// The group a person switches this deed with.
+    pub fn group(&self) -> Group {
+        self.verb.group()
+    }
+}

@@ -1,0 +1,1 @@
+//! Portcullis: the surfaces.

@@ -1,0 +1,1 @@
+//! Portcullis: our own state, in SQLite.

@@ -1,0 +1,1 @@
+//! Portcullis: scaffolding for tests.

@@ -1,0 +1,1 @@
+//! Portcullis: one file per tool.
