@@ -81,6 +81,9 @@ pub struct Event<'a> {
     pub subject: &'a Subject,
     /// What, and to what. Taken once: what was judged is what is recorded.
     pub facts: &'a Facts,
+    /// What the caller wrote, where it never became a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alleged: Option<&'a str>,
     /// How it ended.
     pub outcome: Outcome,
     /// Which rule, mode, class or person decided.

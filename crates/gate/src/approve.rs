@@ -1,0 +1,51 @@
+//! Who is asked, and who remembers what was said.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use portcullis_policy::Rule;
+use portcullis_proto::{Digest, QuestionId};
+
+use crate::question::{Answer, Question, Surface};
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Somebody answered.
+    Answered(Answer),
+    /// The call ends here; another call will bring the answer.
+    Suspended,
+    /// Nobody can be asked.
+    Unavailable,
+    /// Nobody answered in time.
+    TimedOut,
+}
+
+/// Puts questions to people.
+pub trait Approver: Send + Sync {
+    /// The surface the answers come from when this approver answers itself.
+    fn surface(&self) -> Surface;
+
+    /// Puts one question. The gate bounds the wait by the question's deadline.
+    fn ask<'a>(
+        &'a self,
+        question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+}
+
+/// An answer that came with the call: a question suspended earlier, now said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Which question.
+    pub question: QuestionId,
+    /// What it was pinned to.
+    pub digest: Digest,
+    /// What was said.
+    pub answer: Answer,
+}
+
+/// Keeps rules that outlive the session.
+pub trait Keeper: Send + Sync {
+    /// Stores one rule, durably.
+    fn keep(&self, rule: &Rule) -> Result<(), String>;
+}

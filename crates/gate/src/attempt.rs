@@ -1,0 +1,87 @@
+//! The first state of the guard: something is about to be tried.
+
+use std::sync::Arc;
+
+use portcullis_proto::{Access, Failure, RelPath, RequestId, Resource};
+
+use crate::book::Book;
+use crate::caller::Caller;
+use crate::gate::Gate;
+use crate::root::RootEntry;
+
+/// Something is about to be tried. Exists before anything is resolved, so that
+/// what is refused on the way is in the audit. Proves that the path is
+/// lexically inside its root; proves nothing about permission.
+#[must_use = "dropped, it leaves a line that says `abandoned`"]
+pub struct Attempt {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) caller: Caller,
+    /// The root of each resource, in the order of the facts.
+    pub(crate) roots: Vec<Arc<RootEntry>>,
+    pub(crate) book: Book,
+}
+
+impl Attempt {
+    pub(crate) fn new(gate: Arc<Gate>, caller: Caller, root: Arc<RootEntry>, book: Book) -> Self {
+        Self {
+            gate,
+            caller,
+            roots: vec![root],
+            book,
+        }
+    }
+
+    /// The path attempted; the root itself if there is none.
+    pub fn path(&self) -> RelPath {
+        self.book
+            .facts
+            .resources
+            .first()
+            .map_or_else(RelPath::root, |resource| resource.path.clone())
+    }
+
+    /// Names the attempt in every line of it.
+    pub fn request_id(&self) -> &RequestId {
+        &self.book.request
+    }
+
+    /// Adds a second thing the same act touches, as a move touches two.
+    pub fn and(
+        mut self,
+        root: &Arc<RootEntry>,
+        alleged: &str,
+        access: Access,
+    ) -> Result<Self, Failure> {
+        match RelPath::parse(alleged) {
+            Ok(path) => {
+                let facts = Arc::make_mut(&mut self.book.facts);
+                facts.resources.push(Resource {
+                    root: root.id().clone(),
+                    kind: root.kind(),
+                    path,
+                    access,
+                    identity: None,
+                });
+                self.roots.push(Arc::clone(root));
+                Ok(self)
+            }
+            Err(bad) => {
+                self.book.alleged = Some(alleged.chars().take(128).collect::<String>().into());
+                Err(self.book.refuse(bad.into()))
+            }
+        }
+    }
+
+    /// Gives up, with the reason on record.
+    pub fn refuse(self, why: Failure) -> Failure {
+        self.book.refuse(why)
+    }
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attempt")
+            .field("request", &self.book.request)
+            .finish_non_exhaustive()
+    }
+}

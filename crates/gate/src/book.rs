@@ -1,0 +1,154 @@
+//! The book of one attempt: exactly one closing line, whatever happens.
+
+use std::sync::Arc;
+
+use portcullis_policy::Source;
+use portcullis_proto::{
+    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Subject, Verb,
+};
+
+use crate::caller::Caller;
+use crate::deed::Settled;
+use crate::gate::Gate;
+use crate::hook::HookCall;
+use crate::ledger::LedgerDown;
+
+pub(crate) struct Book {
+    gate: Arc<Gate>,
+    pub(crate) request: RequestId,
+    route: &'static str,
+    subject: Subject,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) alleged: Option<Box<str>>,
+    pub(crate) source: Source,
+    pub(crate) wrappers: Vec<String>,
+    pub(crate) question: Option<QuestionId>,
+    pub(crate) answered_by: Option<String>,
+    began_us: u64,
+    open: bool,
+}
+
+impl Book {
+    pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, verb: Verb) -> Self {
+        Self {
+            request: gate.next_request(),
+            route: caller.route,
+            subject: caller.subject.clone(),
+            facts: Arc::new(Facts {
+                verb,
+                resources: Vec::new(),
+                shown: None,
+            }),
+            alleged: None,
+            source: Source::Builtin("lexical"),
+            wrappers: Vec::new(),
+            question: None,
+            answered_by: None,
+            began_us: gate.clock.monotonic_us(),
+            open: true,
+            gate: Arc::clone(gate),
+        }
+    }
+
+    /// The line before a mutation acts.
+    pub(crate) fn begin(&self) -> Result<(), LedgerDown> {
+        self.write(Phase::Opening, Outcome::Begun, None, Settled::default())
+    }
+
+    /// The closing line. After it, dropping the book writes nothing.
+    pub(crate) fn close(
+        &mut self,
+        outcome: Outcome,
+        reason: Option<Reason>,
+        settled: Settled,
+    ) -> Result<(), LedgerDown> {
+        if !std::mem::take(&mut self.open) {
+            return Ok(());
+        }
+        let kept = self.write(Phase::Closing, outcome, reason, settled);
+        self.tell_hooks(outcome);
+        kept
+    }
+
+    /// Closes on a refusal or failure and hands it back. A line that cannot be
+    /// written changes nothing here: nothing was done, and the gate seals.
+    pub(crate) fn refuse(mut self, failure: Failure) -> Failure {
+        self.close_failed(&failure);
+        failure
+    }
+
+    pub(crate) fn close_failed(&mut self, failure: &Failure) {
+        let outcome = match (failure.reason(), failure.category()) {
+            (Reason::ApprovalPending, _) => Outcome::Parked,
+            (_, Category::Policy) => Outcome::Denied,
+            (_, Category::Operational) => Outcome::Failed,
+        };
+        if self
+            .close(outcome, Some(failure.reason()), Settled::default())
+            .is_err()
+        {
+            self.gate.seal();
+        }
+    }
+
+    fn write(
+        &self,
+        phase: Phase,
+        outcome: Outcome,
+        reason: Option<Reason>,
+        settled: Settled,
+    ) -> Result<(), LedgerDown> {
+        let gate = &self.gate;
+        gate.ledger.append(&Event {
+            phase,
+            at: gate.clock.now_ms(),
+            request_id: &self.request,
+            route: self.route,
+            subject: &self.subject,
+            facts: &self.facts,
+            alleged: self.alleged.as_deref(),
+            outcome,
+            policy_source: self.source.as_str(),
+            wrapper_ids: &self.wrappers,
+            kind: reason.map(Reason::kind),
+            reason,
+            question: self.question.as_ref(),
+            answered_by: self.answered_by.as_deref(),
+            bytes: settled.bytes,
+            hash: settled.hash,
+            counts: settled.counts,
+            duration_us: gate.clock.monotonic_us().saturating_sub(self.began_us),
+        })
+    }
+
+    pub(crate) fn hook_call(&self) -> HookCall {
+        HookCall {
+            request_id: self.request.clone(),
+            subject: self.subject.clone(),
+            facts: Arc::clone(&self.facts),
+        }
+    }
+
+    fn tell_hooks(&self, outcome: Outcome) {
+        if self.gate.hooks.is_empty() {
+            return;
+        }
+        let call = self.hook_call();
+        for hook in &self.gate.hooks {
+            hook.after(&call, outcome);
+        }
+    }
+}
+
+impl Drop for Book {
+    /// Reached open only when a request was cancelled or a panic unwinds.
+    fn drop(&mut self) {
+        if self.open
+            && self
+                .close(Outcome::Abandoned, None, Settled::default())
+                .is_err()
+        {
+            self.gate.seal();
+        }
+    }
+}

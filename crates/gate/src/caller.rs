@@ -1,0 +1,122 @@
+//! The caller behind an attempt: who, through what, and who can be asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use portcullis_proto::{SessionId, Subject};
+
+use crate::approve::{Answered, Approver};
+
+/// Set when the caller no longer wants the answer.
+#[derive(Clone, Debug, Default)]
+pub struct CancelFlag(Arc<AtomicBool>);
+
+impl CancelFlag {
+    /// Not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancels.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// How long a question waits when the surface names no deadline.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(55);
+
+/// Everything an attempt needs to know of its caller.
+#[derive(Clone)]
+pub struct Caller {
+    /// Who.
+    pub subject: Subject,
+    /// Through which surface, for the audit.
+    pub route: &'static str,
+    /// The session that "for this session" would mean; `None` where the
+    /// surface has none, and the answer is then not offered.
+    pub session: Option<SessionId>,
+    /// Whom to ask; `None` where nobody can be.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// How long a question may wait: shorter than the caller's own patience.
+    pub patience: Duration,
+    /// Raised when the caller gives up.
+    pub cancel: CancelFlag,
+    answered: Arc<Mutex<Option<Answered>>>,
+}
+
+impl Caller {
+    /// A caller nobody can be asked about.
+    pub fn new(subject: Subject, route: &'static str) -> Self {
+        Self {
+            subject,
+            route,
+            session: None,
+            approver: None,
+            patience: DEFAULT_PATIENCE,
+            cancel: CancelFlag::new(),
+            answered: Arc::default(),
+        }
+    }
+
+    /// With somebody to ask.
+    #[must_use]
+    pub fn asking(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = Some(approver);
+        self
+    }
+
+    /// In a session.
+    #[must_use]
+    pub fn in_session(mut self, session: SessionId) -> Self {
+        self.session = Some(session);
+        self
+    }
+
+    /// Waiting at most so long for an answer.
+    #[must_use]
+    pub fn patient_for(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Bringing the answer to a question asked earlier. It counts once.
+    #[must_use]
+    pub fn bringing(self, answered: Answered) -> Self {
+        Self {
+            answered: Arc::new(Mutex::new(Some(answered))),
+            ..self
+        }
+    }
+
+    /// With a flag somebody else may raise.
+    #[must_use]
+    pub fn cancelled_by(mut self, cancel: CancelFlag) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    pub(crate) fn take_answer(&self) -> Option<Answered> {
+        self.answered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caller")
+            .field("subject", &self.subject)
+            .field("route", &self.route)
+            .field("session", &self.session)
+            .field("interactive", &self.approver.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,247 @@
+//! The gate itself: what it holds, and how an attempt begins.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use portcullis_policy::{Explanation, Rules, Standing, View, explain};
+use portcullis_proto::{Facts, Failure, Reason, RelPath, RequestId, Resource, SessionId, Verb};
+
+use crate::approve::Keeper;
+use crate::attempt::Attempt;
+use crate::book::Book;
+use crate::caller::Caller;
+use crate::clock::Clock;
+use crate::grant::{GrantBook, Granted};
+use crate::hook::Hook;
+use crate::ledger::Ledger;
+use crate::root::RootEntry;
+use crate::session::Sessions;
+
+/// What a gate is made of.
+pub struct GateParts {
+    /// Where lines go.
+    pub ledger: Arc<dyn Ledger>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Who keeps lasting answers.
+    pub keeper: Arc<dyn Keeper>,
+    /// Whose say counts, in order.
+    pub hooks: Vec<Arc<dyn Hook>>,
+    /// Modes and stored rules.
+    pub rules: Rules,
+    /// Tells this process's request ids from every other's.
+    pub prefix: String,
+}
+
+impl std::fmt::Debug for GateParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GateParts")
+            .field("rules", &self.rules)
+            .field("hooks", &self.hooks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one way through.
+pub struct Gate {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keeper: Arc<dyn Keeper>,
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) sessions: Sessions,
+    rules: ArcSwap<Rules>,
+    grants: GrantBook,
+    prefix: String,
+    next: AtomicU64,
+    sealed: AtomicBool,
+}
+
+/// The longest alleged path the audit repeats, in bytes.
+const MAX_ALLEGED: usize = 512;
+
+impl Gate {
+    /// Builds the gate. One per process.
+    pub fn new(parts: GateParts) -> Arc<Self> {
+        Arc::new(Self {
+            ledger: parts.ledger,
+            clock: parts.clock,
+            keeper: parts.keeper,
+            hooks: parts.hooks,
+            sessions: Sessions::new(),
+            rules: ArcSwap::from_pointee(parts.rules),
+            grants: GrantBook::new(),
+            prefix: parts.prefix,
+            next: AtomicU64::new(1),
+            sealed: AtomicBool::new(false),
+        })
+    }
+
+    /// The grants in force.
+    pub fn grants(&self) -> &GrantBook {
+        &self.grants
+    }
+
+    /// The clock it judges by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Modes and stored rules, as they stand.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    /// Puts other rules in force, for every deed not yet judged.
+    pub fn replace_rules(&self, rules: Rules) {
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// Ends a session: what was allowed for it is forgotten.
+    pub fn end_session(&self, session: &SessionId) {
+        self.sessions.end(session);
+    }
+
+    /// Whether the gate refuses everything because its audit failed after an act.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// Begins an attempt on what `alleged` names in `root`. What cannot even be
+    /// a path is refused here, and recorded like anything else.
+    pub fn attempt(
+        self: &Arc<Self>,
+        caller: &Caller,
+        verb: Verb,
+        root: &Arc<RootEntry>,
+        alleged: &str,
+    ) -> Result<Attempt, Failure> {
+        let mut book = Book::open(self, caller, verb);
+        match RelPath::parse(alleged) {
+            Ok(path) => {
+                book.facts = Arc::new(Facts {
+                    verb,
+                    resources: vec![Resource {
+                        root: root.id().clone(),
+                        kind: root.kind(),
+                        path,
+                        access: verb.access(),
+                        identity: None,
+                    }],
+                    shown: None,
+                });
+                Ok(Attempt::new(
+                    Arc::clone(self),
+                    caller.clone(),
+                    Arc::clone(root),
+                    book,
+                ))
+            }
+            Err(bad) => {
+                book.alleged = Some(clip(alleged));
+                Err(book.refuse(bad.into()))
+            }
+        }
+    }
+
+    /// Records a call that was refused before there was a root or a path to
+    /// attempt anything on.
+    pub fn refuse(
+        self: &Arc<Self>,
+        caller: &Caller,
+        verb: Verb,
+        alleged: &str,
+        why: Failure,
+    ) -> Failure {
+        let mut book = Book::open(self, caller, verb);
+        book.alleged = Some(clip(alleged));
+        book.refuse(why)
+    }
+
+    /// Judges without doing anything, and tells how: `policy explain`.
+    pub fn explain(
+        &self,
+        caller: &Caller,
+        verb: Verb,
+        root: &RootEntry,
+        path: RelPath,
+    ) -> Explanation {
+        let facts = Facts {
+            verb,
+            resources: vec![Resource {
+                root: root.id().clone(),
+                kind: root.kind(),
+                path,
+                access: verb.access(),
+                identity: None,
+            }],
+            shown: None,
+        };
+        let view = self.view(caller, root);
+        let granted = matches!(self.granted(caller, root, &facts), Granted::By(_));
+        explain(
+            &facts,
+            &[Standing {
+                view: &view,
+                granted,
+            }],
+        )
+    }
+
+    pub(crate) fn view(&self, caller: &Caller, root: &RootEntry) -> View {
+        View {
+            rules: self.rules.load_full(),
+            session: self.sessions.of(caller.session.as_ref()),
+            root: root.id().clone(),
+            policy: Arc::clone(root.policy()),
+            trusted: root.trusted(),
+        }
+    }
+
+    fn granted(&self, caller: &Caller, root: &RootEntry, facts: &Facts) -> Granted {
+        self.grants.find(
+            &caller.subject.principal,
+            root.id(),
+            facts.verb.access(),
+            self.clock.now_ms(),
+        )
+    }
+
+    pub(crate) fn next_request(&self) -> RequestId {
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        RequestId::new(format!("r_{}_{n}", self.prefix))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Failure> {
+        if self.is_sealed() {
+            return Err(Failure::new(
+                Reason::AuditUnavailable,
+                "The audit could not be written after an earlier act, so the gate is sealed and nothing was done.",
+            )
+            .hint("Run `portcullis doctor`, make room for the audit, and start Portcullis again."));
+        }
+        Ok(())
+    }
+}
+
+fn clip(alleged: &str) -> Box<str> {
+    let mut end = alleged.len().min(MAX_ALLEGED);
+    while !alleged.is_char_boundary(end) {
+        end -= 1;
+    }
+    let head: Cow<'_, str> = alleged.get(..end).unwrap_or_default().into();
+    head.into()
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate")
+            .field("sealed", &self.is_sealed())
+            .finish_non_exhaustive()
+    }
+}

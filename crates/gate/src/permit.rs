@@ -1,0 +1,130 @@
+//! The second state of the guard: proof that this very deed was judged.
+
+use std::sync::Arc;
+
+use portcullis_policy::Terms;
+use portcullis_proto::{Failure, Outcome, Reason};
+
+use crate::book::Book;
+use crate::caller::CancelFlag;
+use crate::clock::Clock;
+use crate::deed::{Deed, Settled};
+use crate::gate::Gate;
+use crate::grant::Grant;
+
+/// Proof that this very deed was judged and may be done once. Only
+/// [`Attempt::enter`](crate::Attempt::enter) makes one. It does not prove that
+/// the grant still holds: that is looked at again inside the act.
+#[must_use = "spend it, or the audit will say `abandoned`"]
+pub struct Permit<D: Deed> {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) deed: D,
+    pub(crate) book: Book,
+    pub(crate) terms: Terms,
+    pub(crate) grants: Vec<Arc<Grant>>,
+    pub(crate) cancel: CancelFlag,
+}
+
+/// Whether a deed under way may go on.
+pub struct Live<'a> {
+    grants: &'a [Arc<Grant>],
+    clock: &'a dyn Clock,
+    cancel: &'a CancelFlag,
+}
+
+impl Live<'_> {
+    /// Asked before the act and again per directory, chunk or event of a long
+    /// one: not revoked, not expired, not cancelled.
+    pub fn still(&self) -> Result<(), Failure> {
+        if self.cancel.is_cancelled() {
+            return Err(Reason::Cancelled.into());
+        }
+        let now = self.clock.now_ms();
+        self.grants
+            .iter()
+            .try_for_each(|grant| grant.holds(now))
+            .map_err(Failure::from)
+    }
+
+    /// Milliseconds since 1970, from the gate's clock.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// Microseconds that never run backwards, from the gate's clock.
+    pub fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+}
+
+impl<D: Deed> Permit<D> {
+    /// The terms of the yes.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Carries the deed out and closes the book.
+    ///
+    /// One synchronous closure that runs to its end: a cancelled request can
+    /// end before it or after it, never between the act and its line. A look
+    /// whose line cannot be written returns nothing; a committed change whose
+    /// line cannot be written is reported as committed, and the gate seals.
+    pub fn spend<T>(
+        mut self,
+        _key: D::Key,
+        act: impl FnOnce(D, &Terms, &Live<'_>) -> Result<(T, Settled), Failure>,
+    ) -> Result<T, Failure> {
+        let live = Live {
+            grants: &self.grants,
+            clock: &*self.gate.clock,
+            cancel: &self.cancel,
+        };
+        if let Err(failure) = self.gate.check_open().and_then(|()| live.still()) {
+            return Err(self.book.refuse(failure));
+        }
+        let mutates = self.book.facts.verb.mutates();
+        if mutates && let Err(down) = self.book.begin() {
+            return Err(self.book.refuse(unrecorded(&down)));
+        }
+        match act(self.deed, &self.terms, &live) {
+            Ok((value, settled)) => match self.book.close(Outcome::Success, None, settled) {
+                Ok(()) => Ok(value),
+                Err(down) => {
+                    self.gate.seal();
+                    if mutates {
+                        Ok(value)
+                    } else {
+                        Err(unrecorded(&down))
+                    }
+                }
+            },
+            Err(failure) => {
+                self.book.close_failed(&failure);
+                Err(failure)
+            }
+        }
+    }
+}
+
+fn unrecorded(down: &crate::LedgerDown) -> Failure {
+    Failure::new(
+        Reason::AuditUnavailable,
+        "The audit could not be written, so nothing was done.",
+    )
+    .hint("Run `portcullis doctor`; it says what the audit lacks.")
+    .detail(down)
+}
+
+impl<D: Deed> std::fmt::Debug for Permit<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permit")
+            .field("facts", &self.book.facts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Live<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}

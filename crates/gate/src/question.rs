@@ -1,0 +1,201 @@
+//! A question to a person, pinned to the digest of what it is about.
+
+use portcullis_policy::{Asking, Class, Remembered};
+use portcullis_proto::{Digest, Facts, QuestionId, Subject};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// What a person can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Yes, this once.
+    AllowOnce,
+    /// Yes, until the session ends.
+    AllowSession,
+    /// Yes, from now on.
+    AlwaysAllow,
+    /// No, this once.
+    DenyOnce,
+    /// No, from now on.
+    AlwaysDeny,
+}
+
+impl Decision {
+    /// Every decision, in the order a prompt shows them.
+    pub const ALL: [Self; 5] = [
+        Self::AllowOnce,
+        Self::AllowSession,
+        Self::AlwaysAllow,
+        Self::DenyOnce,
+        Self::AlwaysDeny,
+    ];
+
+    /// The decision as the wire spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow_once",
+            Self::AllowSession => "allow_session",
+            Self::AlwaysAllow => "always_allow",
+            Self::DenyOnce => "deny_once",
+            Self::AlwaysDeny => "always_deny",
+        }
+    }
+
+    /// The decision spelled `word`.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|decision| decision.as_str() == word)
+    }
+
+    /// Whether it lets the deed happen.
+    pub const fn allows(self) -> bool {
+        match self {
+            Self::AllowOnce | Self::AllowSession | Self::AlwaysAllow => true,
+            Self::DenyOnce | Self::AlwaysDeny => false,
+        }
+    }
+}
+
+/// Where an answer was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Surface {
+    /// The person's own terminal.
+    Terminal,
+    /// The person's own web console.
+    Console,
+    /// The agent's client, which the agent's host operates.
+    Mcp,
+    /// A script, in tests.
+    Script,
+}
+
+impl Surface {
+    /// The surface as the audit spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Console => "console",
+            Self::Mcp => "mcp",
+            Self::Script => "script",
+        }
+    }
+
+    /// Whether "from now on" may be said there: only where the person, and not
+    /// the agent's host, holds the keyboard.
+    pub const fn may_say_always(self) -> bool {
+        match self {
+            Self::Terminal | Self::Console => true,
+            Self::Mcp | Self::Script => false,
+        }
+    }
+}
+
+/// A person's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What they said.
+    pub decision: Decision,
+    /// Where.
+    pub surface: Surface,
+    /// Who, as far as the surface knows.
+    pub by: String,
+}
+
+/// A question: durable, holding no handle, answerable by any process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Question {
+    /// Its name.
+    pub id: QuestionId,
+    /// Digest of verb, subject, every resource's identity and the bytes shown.
+    pub digest: Digest,
+    /// Who wants it.
+    pub subject: Subject,
+    /// What, and to what.
+    pub facts: Facts,
+    /// The protected class that raised it, if one did.
+    pub class: Option<String>,
+    /// What raised it.
+    pub source: String,
+    /// Whether a lasting answer covers the subtree or the exact path.
+    pub exact_path: bool,
+    /// The answers that count.
+    pub offered: Vec<Decision>,
+    /// When it was asked, in milliseconds since 1970.
+    pub asked_at: u64,
+    /// When silence becomes no.
+    pub deadline: u64,
+}
+
+impl Question {
+    pub(crate) fn class_word(asking: &Asking) -> Option<String> {
+        asking.class.map(|class| match class {
+            Class::Secret | Class::AutoExec => class.as_str().to_owned(),
+        })
+    }
+
+    pub(crate) fn is_exact(asking: &Asking) -> bool {
+        match asking.remembered {
+            Remembered::ExactPath => true,
+            Remembered::Subtree => false,
+        }
+    }
+
+    /// One sentence for a prompt: what would be done, to what.
+    pub fn sentence(&self) -> String {
+        let paths: Vec<String> = self
+            .facts
+            .resources
+            .iter()
+            .map(|resource| format!("{} (root {})", resource.path, resource.root))
+            .collect();
+        let class = self
+            .class
+            .as_deref()
+            .map(|class| format!(", a path of the {class} class"))
+            .unwrap_or_default();
+        format!("{} {}{class}", self.facts.verb, paths.join(" → "))
+    }
+}
+
+/// The digest a question is pinned to. Every field that a person's yes rests
+/// on goes in, length-prefixed, so that no two deeds share one.
+pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
+    let mut hash = Sha256::new();
+    let mut put = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    put(facts.verb.as_str().as_bytes());
+    put(subject.principal.label().as_bytes());
+    put(subject
+        .conversation_id
+        .as_ref()
+        .map_or("", |id| id.as_str())
+        .as_bytes());
+    put(subject
+        .run_id
+        .as_ref()
+        .map_or("", |id| id.as_str())
+        .as_bytes());
+    for resource in &facts.resources {
+        put(resource.root.as_str().as_bytes());
+        put(resource.path.as_str().as_bytes());
+        put(resource.access.as_str().as_bytes());
+        match resource.identity {
+            None => put(b"unresolved"),
+            Some(id) => {
+                put(&id.dev.to_le_bytes());
+                put(&id.ino.to_le_bytes());
+                put(id.entity.as_str().as_bytes());
+                put(&id.owner.to_le_bytes());
+                put(&id.links.to_le_bytes());
+            }
+        }
+    }
+    put(&facts.shown.map(|digest| digest.0).unwrap_or_default());
+    Digest(hash.finalize().into())
+}

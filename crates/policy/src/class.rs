@@ -1,0 +1,301 @@
+//! Protected classes: files whose change runs code, and files that are secret.
+//!
+//! Decided by name alone, so that a path can be classed before it is resolved
+//! and before it exists. Names are compared without regard to ASCII case,
+//! because on a case-insensitive volume `.ENV` is `.env`.
+
+use portcullis_proto::{Access, RelPath};
+
+/// Why a path needs a person's yes even where its group is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Whoever writes it decides what runs later.
+    AutoExec,
+    /// It holds credentials.
+    Secret,
+}
+
+impl Class {
+    /// The class as rules, prompts and the audit spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AutoExec => "auto-exec",
+            Self::Secret => "secret",
+        }
+    }
+
+    /// The class that protects `path` from `access`, if any.
+    pub fn of(path: &RelPath, access: Access) -> Option<Self> {
+        if is_secret(path) {
+            return Some(Self::Secret);
+        }
+        (access.mutates() && is_auto_exec(path)).then_some(Self::AutoExec)
+    }
+}
+
+fn is(name: &str, other: &str) -> bool {
+    name.eq_ignore_ascii_case(other)
+}
+
+fn starts(name: &str, prefix: &str) -> bool {
+    name.as_bytes()
+        .get(..prefix.len())
+        .is_some_and(|head| head.eq_ignore_ascii_case(prefix.as_bytes()))
+}
+
+fn ends(name: &str, suffix: &str) -> bool {
+    name.len() > suffix.len()
+        && name
+            .as_bytes()
+            .get(name.len() - suffix.len()..)
+            .is_some_and(|tail| tail.eq_ignore_ascii_case(suffix.as_bytes()))
+}
+
+/// Directories whose whole content is secret.
+const SECRET_DIRS: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".password-store"];
+/// Secret names, at any depth.
+const SECRET_NAMES: &[&str] = &[
+    ".env",
+    ".envrc",
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".pgpass",
+    ".my.cnf",
+    ".htpasswd",
+    ".vault-token",
+    ".dockercfg",
+    ".s3cfg",
+    ".boto",
+];
+/// Secret by the directory they stand in.
+const SECRET_PAIRS: &[(&str, &str)] = &[
+    (".kube", "config"),
+    (".docker", "config.json"),
+    (".cargo", "credentials"),
+    (".cargo", "credentials.toml"),
+    (".gem", "credentials"),
+    (".config", "gcloud"),
+    ("gh", "hosts.yml"),
+    (".terraform.d", "credentials.tfrc.json"),
+];
+const SECRET_ENDINGS: &[&str] = &[
+    ".pem",
+    ".key",
+    ".p12",
+    ".pfx",
+    ".jks",
+    ".keystore",
+    ".kdbx",
+    ".ppk",
+    ".asc.key",
+];
+/// Templates of `.env` that are meant to be read.
+const ENV_TEMPLATES: &[&str] = &[".example", ".sample", ".template", ".dist", ".defaults"];
+/// Private keys by their usual names.
+const KEY_NAMES: &[&str] = &[
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_ecdsa_sk",
+    "id_ed25519_sk",
+];
+
+fn is_secret(path: &RelPath) -> bool {
+    let mut above = "";
+    for name in path.components() {
+        if SECRET_DIRS.iter().any(|dir| is(name, dir))
+            || SECRET_PAIRS
+                .iter()
+                .any(|(dir, file)| is(above, dir) && is(name, file))
+            || is_secret_name(name)
+        {
+            return true;
+        }
+        above = name;
+    }
+    false
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let first = name.as_bytes().first().copied().unwrap_or_default();
+    if first == b'.' || first == b'_' {
+        if starts(name, ".env.") {
+            return !ENV_TEMPLATES.iter().any(|ending| ends(name, ending));
+        }
+        if SECRET_NAMES.iter().any(|secret| is(name, secret)) {
+            return true;
+        }
+    }
+    SECRET_ENDINGS.iter().any(|ending| ends(name, ending))
+        || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))
+}
+
+/// Directories in which every file decides what runs.
+const EXEC_DIRS: &[&str] = &[
+    ".git",
+    ".husky",
+    ".githooks",
+    ".circleci",
+    ".buildkite",
+    ".devcontainer",
+    ".idea",
+    ".claude",
+    ".cursor",
+    ".codex",
+    ".qwen",
+    ".gemini",
+    ".continue",
+    ".windsurf",
+    ".direnv",
+];
+/// Names that decide what runs, at any depth.
+const EXEC_NAMES: &[&str] = &[
+    ".envrc",
+    ".gitmodules",
+    ".gitattributes",
+    ".gitlab-ci.yml",
+    ".travis.yml",
+    ".drone.yml",
+    "jenkinsfile",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    ".pre-commit-config.yaml",
+    ".mcp.json",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".pnpmfile.cjs",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".inputrc",
+    ".vimrc",
+    ".exrc",
+    ".nvimrc",
+    ".gdbinit",
+    ".lldbinit",
+    ".tmux.conf",
+    ".xprofile",
+    ".xinitrc",
+    ".pythonrc",
+    "sitecustomize.py",
+    "usercustomize.py",
+];
+/// Names that decide what runs, by the directory they stand in.
+const EXEC_PAIRS: &[(&str, &str)] = &[
+    (".github", "workflows"),
+    (".github", "actions"),
+    (".gitea", "workflows"),
+    (".forgejo", "workflows"),
+    (".vscode", "tasks.json"),
+    (".vscode", "launch.json"),
+    (".vscode", "settings.json"),
+    (".vscode", "extensions.json"),
+    (".vscode", "mcp.json"),
+    (".zed", "tasks.json"),
+    (".zed", "settings.json"),
+    (".cargo", "config"),
+    (".cargo", "config.toml"),
+    (".config", "fish"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".config", "git"),
+    (".config", "direnv"),
+];
+
+fn is_auto_exec(path: &RelPath) -> bool {
+    let mut above = "";
+    for name in path.components() {
+        if EXEC_DIRS.iter().any(|dir| is(name, dir))
+            || EXEC_NAMES.iter().any(|exec| is(name, exec))
+            || EXEC_PAIRS
+                .iter()
+                .any(|(dir, file)| is(above, dir) && is(name, file))
+        {
+            return true;
+        }
+        above = name;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, access: Access, want: Option<Class>) {
+        assert_eq!(
+            Class::of(&RelPath::parse(path).unwrap(), access),
+            want,
+            "{path}"
+        );
+    }
+
+    #[test]
+    fn credentials_are_secret_wherever_they_stand_and_however_they_are_spelled() {
+        for path in [
+            ".env",
+            "app/.env.production",
+            ".ENV",
+            ".ssh/config",
+            "home/.ssh/id_rsa",
+            "keys/server.pem",
+            ".aws/credentials",
+            ".kube/config",
+            ".docker/config.json",
+            "id_ed25519",
+            ".npmrc",
+            ".env/nested",
+            "a/.Git-Credentials",
+        ] {
+            check(path, Access::Read, Some(Class::Secret));
+        }
+        for path in [
+            ".env.example",
+            ".environment",
+            "environment",
+            "kube/config",
+            "docs/keys.md",
+            "id_rsa.pub",
+            ".pem",
+            "monkey",
+        ] {
+            check(path, Access::Read, None);
+        }
+    }
+
+    #[test]
+    fn what_decides_what_runs_may_be_read_but_not_written_unasked() {
+        for path in [
+            ".git/hooks/pre-commit",
+            "vendor/x/.git/config",
+            ".github/workflows/ci.yml",
+            ".vscode/tasks.json",
+            ".bashrc",
+            ".mcp.json",
+            ".claude/settings.json",
+            "Jenkinsfile",
+            ".GIT/hooks/x",
+            ".cargo/config.toml",
+        ] {
+            check(path, Access::Write, Some(Class::AutoExec));
+            check(path, Access::Read, None);
+        }
+        check(".github/ISSUE_TEMPLATE.md", Access::Write, None);
+        check(".gitignore", Access::Write, None);
+    }
+}

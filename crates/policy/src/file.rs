@@ -1,0 +1,216 @@
+//! Rules as people write them, with examples that are checked when they load.
+//!
+//! `{"filesystemRead": {"allow": [...], "deny": [...]}}`, where a rule is a
+//! pattern, or `{"pattern", "root", "coversProtected", "examples": {"match",
+//! "notMatch"}}`. A rule whose example disagrees does not load; the error names
+//! its line and column.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use portcullis_proto::{Group, RelPath, RootId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{Effect, PatternSet, Rule};
+
+/// A rule that does not load, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleError {
+    /// One-based line in the file.
+    pub line: usize,
+    /// One-based column.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "line {}, column {}: {}",
+            self.line, self.column, self.what
+        )
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Lists<'a> {
+    #[serde(borrow)]
+    allow: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    deny: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Pattern(String),
+    Rule(WrittenRule),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct WrittenRule {
+    pattern: String,
+    #[serde(default)]
+    root: Option<RootId>,
+    #[serde(default)]
+    covers_protected: bool,
+    #[serde(default)]
+    examples: Examples,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct Examples {
+    r#match: Vec<String>,
+    not_match: Vec<String>,
+}
+
+/// Reads the rules in `section`, which is a part of `whole`, the text of the
+/// file called `name`.
+pub fn parse_rules(name: &str, whole: &str, section: &RawValue) -> Result<Vec<Rule>, RuleError> {
+    let groups: BTreeMap<Group, &RawValue> = serde_json::from_str(section.get())
+        .map_err(|error| inside(whole, section.get(), &error))?;
+    let mut rules = Vec::new();
+    for (group, lists) in groups {
+        let lists: Lists<'_> = serde_json::from_str(lists.get())
+            .map_err(|error| inside(whole, lists.get(), &error))?;
+        for (effect, list) in [(Effect::Allow, lists.allow), (Effect::Deny, lists.deny)] {
+            for raw in list {
+                let at = place(whole, raw.get());
+                let rule = parse_rule(name, effect, group, raw, at).map_err(|what| RuleError {
+                    line: at.0,
+                    column: at.1,
+                    what,
+                })?;
+                rules.push(rule);
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn parse_rule(
+    name: &str,
+    effect: Effect,
+    group: Group,
+    raw: &RawValue,
+    at: (usize, usize),
+) -> Result<Rule, String> {
+    let written = serde_json::from_str(raw.get())
+        .map_err(|_| "a rule is a pattern, or an object with `pattern`, `root`, `coversProtected` and `examples`".to_owned())?;
+    let written = match written {
+        Written::Pattern(pattern) => WrittenRule {
+            pattern,
+            root: None,
+            covers_protected: false,
+            examples: Examples::default(),
+        },
+        Written::Rule(rule) => rule,
+    };
+    let compiled = PatternSet::compile(&[&written.pattern]).map_err(|bad| bad.to_string())?;
+    let covers = |example: &str| {
+        RelPath::parse(example)
+            .map(|path| compiled.covers(&path))
+            .map_err(|_| format!("the example {example:?} is not a path inside a root"))
+    };
+    for example in &written.examples.r#match {
+        if !covers(example)? {
+            return Err(format!(
+                "{:?} does not match its own example {example:?}",
+                written.pattern
+            ));
+        }
+    }
+    for example in &written.examples.not_match {
+        if covers(example)? {
+            return Err(format!(
+                "{:?} matches {example:?}, which its examples say it must not",
+                written.pattern
+            ));
+        }
+    }
+    Ok(Rule {
+        effect,
+        group,
+        root: written.root,
+        pattern: written.pattern,
+        covers_protected: written.covers_protected,
+        source: format!("{name}:{}", at.0).into(),
+    })
+}
+
+/// Where `part`, a slice of `whole`, begins: line and column, both from one.
+fn place(whole: &str, part: &str) -> (usize, usize) {
+    let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    let before = whole.as_bytes().get(..offset).unwrap_or_default();
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let column = before
+        .iter()
+        .rev()
+        .take_while(|byte| **byte != b'\n')
+        .count()
+        + 1;
+    (line, column)
+}
+
+fn inside(whole: &str, part: &str, error: &serde_json::Error) -> RuleError {
+    let (line, column) = place(whole, part);
+    let down = error.line().saturating_sub(1);
+    RuleError {
+        line: line + down,
+        column: if down == 0 {
+            column + error.column().saturating_sub(1)
+        } else {
+            error.column()
+        },
+        what: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct File<'a> {
+        #[serde(borrow)]
+        rules: &'a RawValue,
+    }
+
+    fn load(text: &str) -> Result<Vec<Rule>, RuleError> {
+        let file: File<'_> = serde_json::from_str(text).unwrap();
+        parse_rules("settings.json", text, file.rules)
+    }
+
+    #[test]
+    fn a_rule_remembers_its_line() {
+        let rules = load("{\"rules\": {\n \"filesystemRead\": {\n  \"deny\": [\n   \"*.log\",\n   {\"pattern\": \"/x\"}]}}}").unwrap();
+        let sources: Vec<_> = rules.iter().map(|rule| &*rule.source).collect();
+        assert_eq!(sources, ["settings.json:4", "settings.json:5"]);
+    }
+
+    #[test]
+    fn a_rule_whose_example_disagrees_does_not_load_and_says_where() {
+        let error = load("{\"rules\": {\"filesystemRead\": {\"deny\": [\n  {\"pattern\": \"/src\", \"examples\": {\"match\": [\"lib/src\"]}}]}}}")
+            .unwrap_err();
+        assert_eq!((error.line, error.column), (2, 3));
+        assert!(error.what.contains("lib/src"), "{error}");
+        let error = load(
+            "{\"rules\": {\"shell\": {\"deny\": [{\"pattern\": \"*\", \"examples\": {\"notMatch\": [\"a\"]}}]}}}",
+        );
+        assert!(error.is_err());
+    }
+
+    #[test]
+    fn a_misspelt_key_is_an_error_with_its_place() {
+        let error = load("{\"rules\": {\"filesystemRead\": {\n\"denny\": []}}}").unwrap_err();
+        assert_eq!(error.line, 2);
+    }
+}

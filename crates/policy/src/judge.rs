@@ -1,0 +1,242 @@
+//! The order of decisions, once.
+//!
+//! own state → stored deny → denied and allowed globs → grant → trust →
+//! protected class → mode → stored allow → session allow → ask. The first that
+//! speaks decides; deny wins, and absence denies.
+
+use std::sync::Arc;
+
+use portcullis_proto::{Access, Entity, Facts, Group, Mode, Reason, RelPath, Resource, RootId};
+
+use crate::explain::{Silent, Trace};
+use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Terms};
+
+/// What a verdict on paths of one root depends on, gathered by the gate.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Modes and stored rules.
+    pub rules: Arc<Rules>,
+    /// What was allowed for this session.
+    pub session: Arc<RuleSet>,
+    /// The root's name.
+    pub root: RootId,
+    /// The root's policy.
+    pub policy: Arc<RootPolicy>,
+    /// Whether somebody trusts the root to be changed.
+    pub trusted: bool,
+}
+
+/// A view, and whether a live grant covers the access asked for.
+#[derive(Clone, Debug)]
+pub struct Standing<'a> {
+    /// The view of the resource's root.
+    pub view: &'a View,
+    /// Whether a live grant covers it.
+    pub granted: bool,
+}
+
+/// The verdict on a deed.
+#[must_use]
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Yes, on these terms.
+    Allow(Terms, Source),
+    /// A person has to say.
+    Ask(Asking),
+    /// No.
+    Deny(Denial),
+}
+
+/// Why a person has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// The protected class, if one raised the question.
+    pub class: Option<Class>,
+    /// What raised it.
+    pub source: Source,
+    /// How far the answer may be remembered.
+    pub remembered: Remembered,
+}
+
+/// Why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The reason code.
+    pub reason: Reason,
+    /// What denied it.
+    pub source: Source,
+}
+
+/// One path's ruling, before terms.
+#[derive(Clone, Debug)]
+pub(crate) enum Ruling {
+    Allow(Source),
+    Ask(Asking),
+    Deny(Denial),
+}
+
+/// Judges a deed on its facts. `standing` says how things stand for each
+/// resource, in the order of the facts; the strictest ruling is the verdict.
+pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
+    let mut asked: Option<Asking> = None;
+    let mut allowed: Option<Source> = None;
+    let mut terms: Option<Terms> = None;
+    for (resource, standing) in facts.resources.iter().zip(standing) {
+        match rule_on(facts.group(), resource, standing, &mut Silent) {
+            Ruling::Deny(denial) => return Verdict::Deny(denial),
+            Ruling::Ask(asking) => asked = Some(asked.unwrap_or(asking)),
+            Ruling::Allow(source) => allowed = Some(allowed.unwrap_or(source)),
+        }
+        if terms.is_none() {
+            terms = Some(Terms::of(standing.view.clone()));
+        }
+    }
+    match (asked, allowed, terms) {
+        (Some(asking), _, _) => Verdict::Ask(asking),
+        (None, Some(source), Some(terms)) if standing.len() >= facts.resources.len() => {
+            Verdict::Allow(terms, source)
+        }
+        // No resource, or a resource nobody can say anything about.
+        _ => Verdict::Deny(Denial {
+            reason: Reason::NoGrant,
+            source: Source::Builtin("default:deny"),
+        }),
+    }
+}
+
+pub(crate) fn rule_on(
+    group: Group,
+    resource: &Resource,
+    standing: &Standing<'_>,
+    trace: &mut impl Trace,
+) -> Ruling {
+    let entity = resource.identity.map(|identity| identity.entity);
+    rule_on_path(
+        group,
+        &resource.path,
+        resource.access,
+        entity,
+        standing,
+        trace,
+    )
+}
+
+pub(crate) fn rule_on_path(
+    group: Group,
+    path: &RelPath,
+    access: Access,
+    entity: Option<Entity>,
+    standing: &Standing<'_>,
+    trace: &mut impl Trace,
+) -> Ruling {
+    let view = standing.view;
+    let policy = &view.policy;
+    let deny = |reason, source| Ruling::Deny(Denial { reason, source });
+
+    if policy.is_own_state(path) {
+        trace.step("own state", || "it is Portcullis's own".into());
+        return deny(Reason::ProtectedState, Source::Builtin("own-state"));
+    }
+    trace.step("own state", || "no".into());
+
+    if let Some(rule) = view.rules.stored.denies(group, &view.root, path) {
+        trace.step("stored deny", || {
+            format!("{:?} at {}", rule.pattern, rule.source)
+        });
+        return deny(Reason::DeniedByRule, Source::Rule(Arc::clone(&rule.source)));
+    }
+    trace.step("stored deny", || "no rule covers it".into());
+
+    if policy.denied.covers(path) {
+        trace.step("root's denied globs", || "one covers it".into());
+        return deny(Reason::DeniedByRule, Source::Builtin("root:deniedGlobs"));
+    }
+    if !admitted_by_globs(policy, path, access, entity) {
+        trace.step("root's allowed globs", || "none covers it".into());
+        return deny(Reason::DeniedByRule, Source::Builtin("root:allowedGlobs"));
+    }
+    trace.step("root's globs", || "they admit it".into());
+
+    if !standing.granted {
+        trace.step("grant", || format!("no live grant for {}", access.as_str()));
+        return deny(Reason::NoGrant, Source::Builtin("grant:none"));
+    }
+    trace.step("grant", || format!("covers {}", access.as_str()));
+
+    if access.mutates() && !view.trusted {
+        trace.step("trust", || "nobody has trusted this root".into());
+        return deny(Reason::Untrusted, Source::Builtin("trust"));
+    }
+
+    let class = Class::of(path, access);
+    trace.step("protected class", || {
+        class.map_or("none", Class::as_str).into()
+    });
+
+    let mode = view.rules.modes.of(group);
+    trace.step("mode", || format!("{group} is {mode}"));
+    match (mode, class) {
+        (Mode::Deny, _) => return deny(Reason::DeniedByMode, mode_source(group, mode)),
+        (Mode::Allow, None) => return Ruling::Allow(mode_source(group, mode)),
+        (Mode::Allow, Some(_)) | (Mode::Ask, _) => {}
+    }
+    for (name, rules) in [
+        ("stored allow", &view.rules.stored),
+        ("session allow", &*view.session),
+    ] {
+        if let Some(rule) = rules.allows(group, &view.root, path, class) {
+            trace.step(name, || format!("{:?} at {}", rule.pattern, rule.source));
+            return Ruling::Allow(Source::Rule(Arc::clone(&rule.source)));
+        }
+        trace.step(name, || "no rule covers it".into());
+    }
+    trace.step("ask", || "a person has to say".into());
+    Ruling::Ask(Asking {
+        class,
+        source: match class {
+            Some(Class::Secret) => Source::Builtin("class:secret"),
+            Some(Class::AutoExec) => Source::Builtin("class:auto-exec"),
+            None => mode_source(group, mode),
+        },
+        remembered: match class {
+            Some(_) => Remembered::ExactPath,
+            None => Remembered::Subtree,
+        },
+    })
+}
+
+/// Allowed globs say which files exist for the agent; directories on the way
+/// to one may be listed and looked at.
+fn admitted_by_globs(
+    policy: &RootPolicy,
+    path: &RelPath,
+    access: Access,
+    entity: Option<Entity>,
+) -> bool {
+    if policy.allowed.is_empty() || policy.allowed.covers(path) {
+        return true;
+    }
+    let looks_at_directory = matches!(access, Access::List | Access::Metadata | Access::Watch)
+        && matches!(entity, None | Some(Entity::Directory));
+    looks_at_directory && policy.allowed.may_lead_to(path)
+}
+
+fn mode_source(group: Group, mode: Mode) -> Source {
+    Source::Builtin(match (group, mode) {
+        (Group::FilesystemRead, Mode::Deny) => "mode:filesystemRead=deny",
+        (Group::FilesystemRead, Mode::Ask) => "mode:filesystemRead=ask",
+        (Group::FilesystemRead, Mode::Allow) => "mode:filesystemRead=allow",
+        (Group::FilesystemWrite, Mode::Deny) => "mode:filesystemWrite=deny",
+        (Group::FilesystemWrite, Mode::Ask) => "mode:filesystemWrite=ask",
+        (Group::FilesystemWrite, Mode::Allow) => "mode:filesystemWrite=allow",
+        (Group::Shell, Mode::Deny) => "mode:shell=deny",
+        (Group::Shell, Mode::Ask) => "mode:shell=ask",
+        (Group::Shell, Mode::Allow) => "mode:shell=allow",
+        (Group::Computer, Mode::Deny) => "mode:computer=deny",
+        (Group::Computer, Mode::Ask) => "mode:computer=ask",
+        (Group::Computer, Mode::Allow) => "mode:computer=allow",
+        (Group::Browser, Mode::Deny) => "mode:browser=deny",
+        (Group::Browser, Mode::Ask) => "mode:browser=ask",
+        (Group::Browser, Mode::Allow) => "mode:browser=allow",
+    })
+}

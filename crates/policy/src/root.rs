@@ -1,0 +1,136 @@
+//! What a root allows, and what each kind of root allows by default.
+
+use std::sync::Arc;
+
+use portcullis_proto::{Access, AccessSet, RelPath, RootKind};
+use serde::{Deserialize, Serialize};
+
+use crate::PatternSet;
+
+/// What to do with a symbolic link inside a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Symlinks {
+    /// Refuse it.
+    Reject,
+    /// Follow it while it stays inside, and judge where it leads.
+    AllowInRoot,
+}
+
+/// What to do with a file that has another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hardlinks {
+    /// Refuse it.
+    Reject,
+    /// Read it when it belongs to the user we run as; never write through it.
+    AllowOwn,
+    /// Read it whoever it belongs to.
+    Allow,
+}
+
+/// How firmly the kernel must hold a path inside the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Containment {
+    /// One system call resolves and checks.
+    KernelAtomic,
+    /// A walk, component by component, where the kernel offers nothing better.
+    BestEffort,
+}
+
+/// What a root allows.
+#[derive(Clone, Debug)]
+pub struct RootPolicy {
+    /// Symbolic links inside it.
+    pub symlinks: Symlinks,
+    /// Files with another name.
+    pub hardlinks: Hardlinks,
+    /// The largest file that is read whole; windows of any file can be read.
+    pub max_file_bytes: u64,
+    /// Where not empty, nothing else is reached.
+    pub allowed: PatternSet,
+    /// Never reached, whether or not it exists.
+    pub denied: PatternSet,
+    /// The weakest containment accepted.
+    pub containment: Containment,
+    /// Places in the root where another file system may be entered.
+    pub mounts: Vec<RelPath>,
+    /// Our own state, where it lies inside the root.
+    pub own_state: Vec<RelPath>,
+    /// Files must be ours and closed to others, as secrets have to be.
+    pub private: bool,
+    /// What a subject may do here without an explicit grant.
+    pub ambient: AccessSet,
+}
+
+/// The largest file read whole, unless a root says otherwise.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+impl RootPolicy {
+    /// The default of each kind.
+    pub fn of(kind: RootKind) -> Self {
+        let look = AccessSet::of(&[Access::Read, Access::List, Access::Metadata, Access::Watch]);
+        let (hardlinks, private, ambient) = match kind {
+            RootKind::Workspace => (Hardlinks::AllowOwn, false, look),
+            RootKind::Artifact => (
+                Hardlinks::Reject,
+                false,
+                AccessSet::of(&[Access::Read, Access::List, Access::Metadata]),
+            ),
+            RootKind::Downloads => (
+                Hardlinks::Reject,
+                false,
+                AccessSet::of(&[Access::Read, Access::List, Access::Metadata]),
+            ),
+            RootKind::Temp => (Hardlinks::Reject, true, AccessSet::NONE),
+            // One extension's own, and explicit grants only: nothing is ambient.
+            RootKind::ExtensionStorage => (Hardlinks::Reject, true, AccessSet::NONE),
+            RootKind::Knowledge => (Hardlinks::Reject, false, AccessSet::NONE),
+            RootKind::Secret => (Hardlinks::Reject, true, AccessSet::NONE),
+        };
+        Self {
+            symlinks: Symlinks::Reject,
+            hardlinks,
+            max_file_bytes: MAX_FILE_BYTES,
+            allowed: PatternSet::none(),
+            denied: PatternSet::none(),
+            containment: Containment::BestEffort,
+            mounts: Vec::new(),
+            own_state: Vec::new(),
+            private,
+            ambient,
+        }
+    }
+
+    /// What a grant may hold at all for this kind: a secret root is not listed
+    /// unless its policy is made for it.
+    pub const fn grantable(kind: RootKind) -> AccessSet {
+        match kind {
+            RootKind::Workspace
+            | RootKind::ExtensionStorage
+            | RootKind::Artifact
+            | RootKind::Temp
+            | RootKind::Knowledge
+            | RootKind::Downloads => AccessSet::ALL,
+            RootKind::Secret => AccessSet::ALL.without(AccessSet::of(&[
+                Access::List,
+                Access::Archive,
+                Access::Watch,
+            ])),
+        }
+    }
+
+    /// Shares it.
+    pub fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+
+    /// Whether `path` is Portcullis's own: its data directory, or a directory
+    /// of the name it keeps its own files under.
+    pub fn is_own_state(&self, path: &RelPath) -> bool {
+        path.components()
+            .any(|name| name.eq_ignore_ascii_case(".portcullis"))
+            || self.own_state.iter().any(|own| path.is_under(own))
+    }
+}
