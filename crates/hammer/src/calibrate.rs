@@ -141,7 +141,7 @@ fn expand(shape: &str, path: &str) -> String {
         };
         uri.push_str(before);
         // `file:///{path}` already has the slash an absolute path begins with.
-        let path = if uri.ends_with('/') {
+        let path = if uri.ends_with('/') && !uri.ends_with("://") {
             path.trim_start_matches('/')
         } else {
             path

@@ -1,0 +1,118 @@
+"""A tiny MCP file server over stdio, in one of several temperaments.
+
+    python3 server.py <temperament> <root>
+
+naive     checks the real path against the root, then opens the path: the classic race
+refusing  works until the race is on, then refuses everything: safe, and of no use
+pinned    opens every component beneath a held directory, following no link
+hanging   works until the race is on, then never answers
+"""
+
+import json
+import os
+import stat
+import sys
+
+TEMPERAMENT, ROOT = sys.argv[1], os.path.realpath(sys.argv[2])
+# Calibration makes far fewer calls than this; the race makes far more.
+CALM_CALLS = 12
+ROOT_FD = os.open(ROOT, os.O_PATH | os.O_DIRECTORY)
+
+
+def checked(path):
+    full = os.path.join(ROOT, path)
+    real = os.path.realpath(full)
+    if real != ROOT and not real.startswith(ROOT + "/"):
+        raise PermissionError("outside of the root")
+    return full
+
+
+def beneath(path, flags):
+    held = os.dup(ROOT_FD)
+    parts = path.split("/")
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        how = flags if last else os.O_PATH | os.O_DIRECTORY
+        try:
+            following = os.open(part, how | os.O_NOFOLLOW, dir_fd=held)
+        finally:
+            os.close(held)
+        held = following
+    return held
+
+
+def act(name, path):
+    if TEMPERAMENT == "pinned":
+        fd = beneath(path, os.O_RDONLY)
+        try:
+            if name == "read_file":
+                if os.fstat(fd).st_nlink != 1 or os.fstat(fd).st_uid != os.geteuid():
+                    raise PermissionError("not ours alone")
+                return os.read(fd, 65536).decode()
+            if name == "stat":
+                return json.dumps({"size": os.fstat(fd).st_size})
+            return "\n".join(os.listdir(fd))
+        finally:
+            os.close(fd)
+    full = checked(path)
+    if name == "read_file":
+        with open(full, encoding="utf-8") as file:
+            return file.read(65536)
+    if name == "stat":
+        return json.dumps({"size": os.stat(full)[stat.ST_SIZE]})
+    return "\n".join(os.listdir(full))
+
+
+def tool(name, argument):
+    schema = {"type": "object", "properties": {argument: {"type": "string"}}}
+    return {"name": name, "inputSchema": schema}
+
+
+TOOLS = [tool("read_file", "filePath"), tool("stat", "path"), tool("list_files", "dirPath"),
+         tool("write_file", "filePath")]
+calls = 0
+
+
+def answer(message):
+    global calls
+    method = message["method"]
+    if method == "initialize":
+        assert message["params"]["protocolVersion"] == "2025-11-25"
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "victim", "version": "0"}}
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "tools/call":
+        calls += 1
+        name = message["params"]["name"]
+        assert name != "write_file", "a changing tool was called"
+        try:
+            if calls > CALM_CALLS:
+                if TEMPERAMENT == "refusing":
+                    raise PermissionError("no")
+                if TEMPERAMENT == "hanging":
+                    return None
+            (path,) = message["params"]["arguments"].values()
+            return {"content": [{"type": "text", "text": act(name, path)}]}
+        except (OSError, UnicodeError) as error:
+            text = f"refused: {type(error).__name__}"
+            return {"content": [{"type": "text", "text": text}], "isError": True}
+    return {}
+
+
+def send(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request or "method" not in request:
+        continue
+    # A question now and then, as servers ask them; the hammer must answer and go on.
+    if request["id"] % 500 == 0:
+        send({"id": f"q{request['id']}", "method": "elicitation/create",
+              "params": {"message": "May I?", "requestedSchema": {"type": "object", "properties": {}}}})
+    result = answer(request)
+    if result is not None:
+        send({"id": request["id"], "result": result})
