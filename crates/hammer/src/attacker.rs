@@ -41,6 +41,14 @@ pub(crate) struct Attacker {
 pub(crate) struct NotRun(pub(crate) String);
 
 impl Attacker {
+    /// Whether this attack can run here: one full swap of a tree nobody serves.
+    pub(crate) fn rehearse(attack: Attack, scratch: &Scratch) -> Result<(), NotRun> {
+        let lever = Lever::new(attack, scratch)?;
+        lever
+            .probe()
+            .map_err(|errno| NotRun(why_not(attack, errno)))
+    }
+
     /// Tries one swap in calm, then keeps swapping until stopped.
     pub(crate) fn start(attack: Attack, scratch: &Scratch, seed: u64) -> Result<Self, NotRun> {
         let lever = Lever::new(attack, scratch)?;
@@ -118,8 +126,8 @@ enum Tempo {
 impl Tempo {
     const fn draw(dice: &mut Dice) -> Self {
         match dice.below(4) {
-            0 => Self::Storm,
-            1 | 2 => Self::Brisk,
+            0 | 1 => Self::Storm,
+            2 => Self::Brisk,
             _ => Self::Slow,
         }
     }
@@ -127,7 +135,10 @@ impl Tempo {
     fn dwell(self, dice: &mut Dice) {
         match self {
             Self::Storm => spin(dice.below(64)),
-            Self::Brisk => spin(dice.below(20_000)),
+            Self::Brisk => {
+                let reach = 64 << dice.below(8);
+                spin(dice.below(reach));
+            }
             // Asleep, so that on a small machine the victim gets the core as well.
             Self::Slow => std::thread::sleep(Duration::from_micros(dice.below(1_500))),
         }

@@ -96,7 +96,7 @@ fn first_that_works(
     candidates: impl IntoIterator<Item = String>,
 ) -> Result<Option<String>, Error> {
     for tail in candidates {
-        let (_, reply) = session.ask_raw(&tail)?;
+        let reply = session.ask_raw(&tail)?;
         if !reply.refused && eye.look(&reply.line, verb, None) == Sight::Inside {
             return Ok(Some(tail));
         }

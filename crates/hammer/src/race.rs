@@ -1,20 +1,22 @@
 //! Asks the server, with many requests in flight, while somebody else swaps the tree under it.
 //!
 //! Invariants:
-//! - every request that was sent is counted as an attempt, and every reply is judged once;
+//! - every request that was sent is counted as an attempt, and every line is judged once;
+//! - a line that answers nothing, such as a log notification, can leak as well as any reply can;
 //! - the race ends by its budget, its deadline or the first trouble, whichever comes first.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::calibrate::Binding;
 use crate::marks::{Eye, Sight};
 use crate::report::{Cell, Escape, TroubleKind};
-use crate::session::{Batch, Reply, Session};
+use crate::session::{Batch, Heard, Reply, Session};
 use crate::{Attack, Progress};
 
-/// The caller hears of progress every so many replies.
-const REPLIES_PER_TICK: u64 = 2_000;
+/// How often the caller hears of progress, and may stop the run.
+const TICK: Duration = Duration::from_millis(200);
 
 /// The limits of one race.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +32,18 @@ pub(crate) struct Limits {
 pub(crate) struct Outcome {
     pub(crate) cells: Vec<Cell>,
     pub(crate) escapes: Vec<Escape>,
-    pub(crate) trouble: Option<TroubleKind>,
+    pub(crate) ending: Ending,
+}
+
+/// Why a race ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its budget or its time was used up.
+    Complete,
+    /// The caller wanted no more.
+    Stopped,
+    /// The server failed.
+    Trouble(TroubleKind),
 }
 
 /// Runs one race to its end.
@@ -57,22 +70,26 @@ pub(crate) fn race(
         outcome: Outcome {
             cells,
             escapes: Vec::new(),
-            trouble: None,
+            ending: Ending::Complete,
         },
     };
-    let mut next_tick = REPLIES_PER_TICK;
+    let mut next_tick = Instant::now() + TICK;
     while race.goes_on() {
         race.refill(session);
         if let Err(trouble) = race.drain(session) {
-            race.outcome.trouble = Some(trouble);
+            race.outcome.ending = Ending::Trouble(trouble);
             break;
         }
-        if race.answered >= next_tick {
-            progress.raced(attack, race.answered, limits.ops, race.escapes());
-            next_tick = race.answered + REPLIES_PER_TICK;
+        if Instant::now() >= next_tick {
+            next_tick = Instant::now() + TICK;
+            if race.tell(progress).is_break() {
+                race.outcome.ending = Ending::Stopped;
+                break;
+            }
         }
     }
-    progress.raced(attack, race.answered, limits.ops, race.escapes());
+    // The last word; the race is over whatever the listener wants.
+    let _over_anyway = race.tell(progress);
     race.outcome
 }
 
@@ -137,11 +154,15 @@ impl Race<'_> {
                 break;
             };
             let deadline = *oldest + self.limits.reply_timeout;
-            if let Some(reply) = session.receive(deadline)? {
-                self.judge(&reply);
-            } else if Instant::now() > deadline {
-                // Notifications must not keep a hung server alive.
-                return Err(TroubleKind::Hung);
+            match session.receive(deadline)? {
+                Heard::Reply(reply) => self.judge(&reply),
+                Heard::Aside(line) => {
+                    self.overhear(&line);
+                    // Notifications must not keep a hung server alive.
+                    if Instant::now() > deadline {
+                        return Err(TroubleKind::Hung);
+                    }
+                }
             }
         }
         Ok(())
@@ -149,7 +170,7 @@ impl Race<'_> {
 
     fn judge(&mut self, reply: &Reply) {
         let Some((index, _)) = self.in_flight.remove(&reply.id) else {
-            return;
+            return self.overhear(&reply.line);
         };
         let (Some(binding), Some(cell)) =
             (self.bindings.get(index), self.outcome.cells.get_mut(index))
@@ -158,21 +179,45 @@ impl Race<'_> {
         };
         self.answered += 1;
         match self.eye.look(&reply.line, binding.verb, Some(self.attack)) {
-            Sight::Outside(excerpt) => {
-                cell.escapes += 1;
-                if self.outcome.escapes.len() < Escape::KEPT {
-                    self.outcome.escapes.push(Escape {
-                        verb: binding.verb,
-                        tool: binding.tool.clone(),
-                        attack: self.attack,
-                        excerpt,
-                    });
-                }
-            }
+            Sight::Outside(excerpt) => self.escaped(index, excerpt),
             Sight::Inside if !reply.refused => cell.inside += 1,
             Sight::Inside | Sight::Nothing if reply.refused => cell.refused += 1,
             Sight::Inside | Sight::Nothing => cell.neither += 1,
         }
+    }
+
+    /// Judges a line that answers nothing we asked. A leak in it is laid at the door of the request
+    /// that has waited longest, the likeliest to have caused it.
+    fn overhear(&mut self, line: &[u8]) {
+        let Some((_, (index, _))) = self.in_flight.first_key_value() else {
+            return;
+        };
+        let index = *index;
+        let Some(binding) = self.bindings.get(index) else {
+            return;
+        };
+        if let Sight::Outside(excerpt) = self.eye.look(line, binding.verb, Some(self.attack)) {
+            self.escaped(index, excerpt);
+        }
+    }
+
+    fn escaped(&mut self, index: usize, excerpt: String) {
+        let Some(cell) = self.outcome.cells.get_mut(index) else {
+            return;
+        };
+        cell.escapes += 1;
+        if self.outcome.escapes.len() < Escape::KEPT {
+            self.outcome.escapes.push(Escape {
+                verb: cell.verb,
+                tool: cell.tool.clone(),
+                attack: self.attack,
+                excerpt,
+            });
+        }
+    }
+
+    fn tell(&self, progress: &mut dyn Progress) -> ControlFlow<()> {
+        progress.raced(self.attack, self.answered, self.limits.ops, self.escapes())
     }
 
     fn escapes(&self) -> u64 {

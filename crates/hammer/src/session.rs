@@ -29,6 +29,15 @@ pub(crate) struct Session {
     capabilities: Value,
 }
 
+/// A line from the server.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A reply to a request.
+    Reply(Reply),
+    /// Anything else: a notification, or a question, which is answered by now.
+    Aside(Vec<u8>),
+}
+
 /// A reply to one of our requests.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -72,20 +81,20 @@ impl Session {
 
     /// Asks and waits, for everything outside of the race. The answer may be a JSON-RPC error.
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Error> {
-        let (_, reply) = self.ask_raw(&format!(r#","method":"{method}","params":{params}}}"#))?;
+        let reply = self.ask_raw(&format!(r#","method":"{method}","params":{params}}}"#))?;
         serde_json::from_slice(&reply.line)
             .map_err(|error| self.handshake_failed(error.to_string()))
     }
 
     /// As [`ask`](Self::ask), with the request's tail as the race sends it.
-    pub(crate) fn ask_raw(&mut self, tail: &str) -> Result<(u64, Reply), Error> {
+    pub(crate) fn ask_raw(&mut self, tail: &str) -> Result<Reply, Error> {
         let mut batch = Batch::default();
         let id = self.add(&mut batch, tail);
         self.send(batch);
         loop {
             match self.receive(Instant::now() + self.reply_timeout) {
-                Ok(Some(reply)) if reply.id == id => return Ok((id, reply)),
-                Ok(_stale_or_none) => {}
+                Ok(Heard::Reply(reply)) if reply.id == id => return Ok(reply),
+                Ok(Heard::Reply(_) | Heard::Aside(_)) => {}
                 Err(trouble) => return Err(self.handshake_failed(trouble.to_string())),
             }
         }
@@ -107,9 +116,8 @@ impl Session {
         }
     }
 
-    /// Waits for the next line. `None` is a line that was no reply: a question (then answered), a
-    /// notification.
-    pub(crate) fn receive(&self, deadline: Instant) -> Result<Option<Reply>, TroubleKind> {
+    /// Waits for the next line, and answers it if it is a question.
+    pub(crate) fn receive(&self, deadline: Instant) -> Result<Heard, TroubleKind> {
         let patience = deadline.saturating_duration_since(Instant::now());
         match self.replies.recv_timeout(patience) {
             Ok(incoming) => self.understand(incoming),
@@ -123,14 +131,14 @@ impl Session {
         self.server.stderr_text()
     }
 
-    fn understand(&self, incoming: Incoming) -> Result<Option<Reply>, TroubleKind> {
+    fn understand(&self, incoming: Incoming) -> Result<Heard, TroubleKind> {
         let line = match incoming {
             Incoming::Line(line) => line,
             Incoming::TooLong => return Err(TroubleKind::ReplyTooLong),
             Incoming::Closed => return Err(TroubleKind::Exited),
         };
         if line.iter().all(u8::is_ascii_whitespace) {
-            return Ok(None);
+            return Ok(Heard::Aside(line));
         }
         let envelope: Envelope<'_> =
             serde_json::from_slice(&line).map_err(|_| TroubleKind::NotJson)?;
@@ -138,10 +146,10 @@ impl Session {
             if let Some(id) = envelope.id {
                 self.refuse(&method, id);
             }
-            return Ok(None);
+            return Ok(Heard::Aside(line));
         }
         let Some(id) = envelope.id.and_then(|id| id.get().parse().ok()) else {
-            return Ok(None);
+            return Ok(Heard::Aside(line));
         };
         let refused = match envelope.result {
             None => true,
@@ -149,7 +157,7 @@ impl Session {
                 serde_json::from_str::<Outcome>(result.get()).is_ok_and(|outcome| outcome.is_error)
             }
         };
-        Ok(Some(Reply { id, refused, line }))
+        Ok(Heard::Reply(Reply { id, refused, line }))
     }
 
     fn refuse(&self, method: &str, id: &RawValue) {

@@ -5,6 +5,7 @@
 naive     checks the real path against the root, then opens the path: the classic race
 refusing  works until the race is on, then refuses everything: safe, and of no use
 pinned    opens every component beneath a held directory, following no link
+counting  as pinned, but trusts the link count alone to tell a planted hard link
 hanging   works until the race is on, then never answers
 """
 
@@ -41,16 +42,24 @@ def beneath(path, flags):
     return held
 
 
+def refuse_shared(facts):
+    if facts.st_nlink != 1:
+        raise PermissionError("another name leads to it")
+    if TEMPERAMENT == "pinned" and facts.st_uid != os.geteuid():
+        raise PermissionError("not ours")
+
+
 def act(name, path):
-    if TEMPERAMENT == "pinned":
+    if TEMPERAMENT in ("pinned", "counting"):
         fd = beneath(path, os.O_RDONLY)
         try:
             if name == "read_file":
-                if os.fstat(fd).st_nlink != 1 or os.fstat(fd).st_uid != os.geteuid():
-                    raise PermissionError("not ours alone")
+                refuse_shared(os.fstat(fd))
                 return os.read(fd, 65536).decode()
             if name == "stat":
-                return json.dumps({"size": os.fstat(fd).st_size})
+                facts = os.fstat(fd)
+                refuse_shared(facts)
+                return json.dumps({"size": facts.st_size})
             return "\n".join(os.listdir(fd))
         finally:
             os.close(fd)
