@@ -70,6 +70,19 @@ fn a_server_that_checks_and_then_opens_is_caught_by_every_swap() {
     }
 }
 
+/// Resources carry file bytes as base64, where the mark does not show as itself.
+#[test]
+fn a_leak_inside_a_base64_blob_is_seen() {
+    for _round in 0..10 {
+        let report = escapes_within(10, "naive", 6_000, Attack::Parent);
+        let resource = report.cells.iter().find(|cell| cell.verb == Verb::Resource);
+        if resource.is_some_and(|cell| cell.escapes > 0 && cell.inside > 0) {
+            return;
+        }
+    }
+    panic!("no blob leaked");
+}
+
 /// Between opening a planted link and counting its links, the link may be gone again; a count of
 /// one then says nothing about where the file was opened from.
 #[test]
@@ -85,7 +98,7 @@ fn a_server_that_refuses_everything_does_not_pass() {
     let Verdict::TooTimid { verbs } = report.verdict() else {
         panic!("{report}")
     };
-    assert_eq!(verbs.len(), 3, "{report}");
+    assert_eq!(verbs.len(), 4, "{report}");
     assert!(!report.passed());
     assert_eq!(report.escapes(), 0);
 }

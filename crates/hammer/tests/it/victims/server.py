@@ -9,6 +9,7 @@ counting  as pinned, but trusts the link count alone to tell a planted hard link
 hanging   works until the race is on, then never answers
 """
 
+import base64
 import json
 import os
 import stat
@@ -82,30 +83,41 @@ TOOLS = [tool("read_file", "filePath"), tool("stat", "path"), tool("list_files",
 calls = 0
 
 
-def answer(message):
+def moody(name, path):
     global calls
+    calls += 1
+    if calls > CALM_CALLS and TEMPERAMENT == "refusing":
+        raise PermissionError("no")
+    if calls > CALM_CALLS and TEMPERAMENT == "hanging":
+        return None
+    return act(name, path)
+
+
+def answer(message):
     method = message["method"]
     if method == "initialize":
         assert message["params"]["protocolVersion"] == "2025-11-25"
-        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
                 "serverInfo": {"name": "victim", "version": "0"}}
     if method == "tools/list":
         return {"tools": TOOLS}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [{"name": "file", "uriTemplate": "victim://{root}/{+path}"}]}
     if method == "tools/call":
-        calls += 1
         name = message["params"]["name"]
         assert name != "write_file", "a changing tool was called"
+        (path,) = message["params"]["arguments"].values()
         try:
-            if calls > CALM_CALLS:
-                if TEMPERAMENT == "refusing":
-                    raise PermissionError("no")
-                if TEMPERAMENT == "hanging":
-                    return None
-            (path,) = message["params"]["arguments"].values()
-            return {"content": [{"type": "text", "text": act(name, path)}]}
+            text = moody(name, path)
+            return text and {"content": [{"type": "text", "text": text}]}
         except (OSError, UnicodeError) as error:
             text = f"refused: {type(error).__name__}"
             return {"content": [{"type": "text", "text": text}], "isError": True}
+    if method == "resources/read":
+        uri = message["params"]["uri"]
+        text = moody("read_file", uri.removeprefix("victim://workspace/"))
+        blob = text and base64.b64encode(text.encode()).decode()
+        return text and {"contents": [{"uri": uri, "blob": blob}]}
     return {}
 
 
@@ -122,6 +134,10 @@ for line in sys.stdin:
     if request["id"] % 500 == 0:
         send({"id": f"q{request['id']}", "method": "elicitation/create",
               "params": {"message": "May I?", "requestedSchema": {"type": "object", "properties": {}}}})
-    result = answer(request)
+    try:
+        result = answer(request)
+    except (OSError, UnicodeError):
+        send({"id": request["id"], "error": {"code": -32002, "message": "refused"}})
+        continue
     if result is not None:
         send({"id": request["id"], "result": result})
