@@ -22,6 +22,7 @@ mod oracle;
 mod root;
 mod scoped;
 mod sys;
+mod text;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
@@ -30,5 +31,6 @@ pub use deeds::{
 };
 pub use meta::Meta;
 pub use root::{Resolver, Root};
-pub use scoped::ScopedFs;
+pub use scoped::{ScopedFs, TextFrom, TextReply, TextRequest};
 pub use sys::probe::{Probe, probe};
+pub use text::{Charset, Cursor, LineEnding, TextPage};
