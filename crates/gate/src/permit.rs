@@ -63,6 +63,11 @@ impl<D: Deed> Permit<D> {
         &self.terms
     }
 
+    /// The deed, to look at.
+    pub fn deed(&self) -> &D {
+        &self.deed
+    }
+
     /// Carries the deed out and closes the book.
     ///
     /// One synchronous closure that runs to its end: a cancelled request can

@@ -27,10 +27,11 @@ mod text;
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing, Looking,
-    Order, Reading, Searching, StatReply, Tree, TreeNode, TreeRequest, Treeing, Want,
+    Order, Reading, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
+    TreeRequest, Treeing, Want,
 };
 pub use meta::Meta;
 pub use root::{Resolver, Root};
-pub use scoped::{ScopedFs, TextFrom, TextReply, TextRequest};
+pub use scoped::ScopedFs;
 pub use sys::probe::{Probe, probe};
 pub use text::{Charset, Cursor, LineEnding, TextPage};
