@@ -1,1 +1,9 @@
-//! Portcullis: the only crate that starts processes.
+//! The only crate that starts processes.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this crate is the one that starts processes"
+)]
+
+mod hook;
+
+pub use hook::{BadHook, Events, ProgramHook};
