@@ -49,6 +49,7 @@ impl Attempt {
                 terms,
                 grants,
                 cancel: self.caller.cancel,
+                progress: self.caller.progress,
             }),
             Err(failure) => Err(self.book.refuse(failure)),
         }

@@ -3,7 +3,10 @@
 //! A surface turns a wire into a [`Caller`](portcullis_gate::Caller) and a tool
 //! call, and a reply back into the wire. It opens no file and judges nothing.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), forbid(clippy::disallowed_methods, clippy::disallowed_types))]
+#![cfg_attr(
+    not(test),
+    forbid(clippy::disallowed_methods, clippy::disallowed_types)
+)]
 
 mod mcp;
 

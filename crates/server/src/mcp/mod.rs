@@ -46,6 +46,8 @@ pub struct McpParts {
 
 impl std::fmt::Debug for McpParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpParts").field("subject", &self.subject).finish_non_exhaustive()
+        f.debug_struct("McpParts")
+            .field("subject", &self.subject)
+            .finish_non_exhaustive()
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Walk<'a> {
     pub(super) deadline_us: u64,
     pub(super) include_ignored: bool,
     pub(super) counts: Counts,
+    /// Names looked at so far.
+    pub(super) seen: u64,
 }
 
 struct Frame {
@@ -156,7 +158,7 @@ impl Walk<'_> {
             }
         };
         let mut moved = 0;
-        let mut seen = 0usize;
+        let mut seen = 0u64;
         each_name(handle.as_fd(), &path, |name| {
             seen += 1;
             if !admitted(terms, &name, counts) {
@@ -180,6 +182,8 @@ impl Walk<'_> {
             hand_on(&mut chunk, &mut below, &mut moved);
         }
         self.counts.moved += moved;
+        self.seen += seen;
+        self.live.progress(self.seen);
         if stopped {
             return Ok(None);
         }
