@@ -93,11 +93,11 @@ impl Charset {
         out: &mut String,
         on_malformed: OnMalformed,
     ) -> Result<u64, Malformed> {
-        if self == Self::UTF_8 {
-            if let Ok(text) = std::str::from_utf8(bytes) {
-                out.push_str(text);
-                return Ok(0);
-            }
+        if self == Self::UTF_8
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            out.push_str(text);
+            return Ok(0);
         }
         self.decode_slowly(bytes, out, on_malformed, Ends::Here)
     }

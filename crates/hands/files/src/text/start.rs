@@ -67,7 +67,8 @@ fn at_cursor<F: ReadAt + ?Sized>(
     cursor: Cursor,
 ) -> Result<Start, Failure> {
     let offset = cursor.offset;
-    let on_unit = offset.saturating_sub(text.begin) % text.unit.width() as u64 == 0;
+    let width = text.unit.width() as u64;
+    let on_unit = offset.saturating_sub(text.begin).is_multiple_of(width);
     // What our own cursors always satisfy; a made-up one need not. Inside a
     // line of a legacy encoding there is nothing to tell a character's start by.
     let ours = (text.begin..=text.end).contains(&offset)
