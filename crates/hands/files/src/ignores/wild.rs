@@ -123,8 +123,8 @@ fn run(tokens: &[Token], text: &[u8]) -> bool {
     for &byte in text {
         next.fill(0);
         let mut alive = false;
-        for word in 0..words {
-            let mut bits = now[word];
+        for (word, &bits) in now.iter().enumerate() {
+            let mut bits = bits;
             while bits != 0 {
                 let state = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -197,20 +197,17 @@ fn class(pattern: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
             b'[' if pattern.get(at + 1) == Some(&b':') => {
                 let name_at = at + 2;
                 let close = name_at + memchr::memchr(b']', &pattern[name_at..])?;
-                match pattern[name_at..close].split_last() {
-                    Some((b':', name)) => {
-                        let member = posix(name)?;
-                        for byte in 0..=u8::MAX {
-                            set[usize::from(byte)] |= member(byte);
-                        }
-                        low = None;
-                        at = close;
+                if let Some((b':', name)) = pattern[name_at..close].split_last() {
+                    let member = posix(name)?;
+                    for byte in 0..=u8::MAX {
+                        set[usize::from(byte)] |= member(byte);
                     }
+                    low = None;
+                    at = close;
+                } else {
                     // No `:]`: a bracket like any other character.
-                    Some(_) | None => {
-                        set[usize::from(b'[')] = true;
-                        low = Some(b'[');
-                    }
+                    set[usize::from(b'[')] = true;
+                    low = Some(b'[');
                 }
             }
             mut byte => {
