@@ -16,13 +16,14 @@ mod deeds;
 mod dirs;
 mod errno;
 mod hiding;
+pub mod ignores;
 mod meta;
 #[cfg(portcullis_oracle)]
 mod oracle;
 mod root;
 mod scoped;
 mod sys;
-mod text;
+pub mod text;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
@@ -34,4 +35,3 @@ pub use meta::Meta;
 pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
 pub use sys::probe::{Probe, probe};
-pub use text::{Charset, Cursor, LineEnding, TextPage};
