@@ -17,9 +17,11 @@ mod dirs;
 mod errno;
 mod hiding;
 pub mod ignores;
+mod ledger;
 mod meta;
 #[cfg(portcullis_oracle)]
 mod oracle;
+mod private_dir;
 mod root;
 mod scoped;
 mod sys;
@@ -31,7 +33,13 @@ pub use deeds::{
     Order, Reading, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
     TreeRequest, Treeing, Want,
 };
+pub use ledger::{
+    AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,
+    RecordCounts, RecordIdentity, RecordResource, RecordResources, RecordRoot, RecordSubject,
+    Records, Recovery, UnsignedTail, Verification, recover_torn,
+};
 pub use meta::Meta;
+pub use private_dir::PrivateDir;
 pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
 pub use sys::probe::{Probe, probe};

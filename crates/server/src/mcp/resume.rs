@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use portcullis_gate::{Answered, Question};
 use portcullis_proto::{Failure, QuestionId, Reason};
+use portcullis_store::Said;
 use rmcp::model::{
     ElicitRequest, ElicitResult, InputRequest, InputRequests, InputRequiredResult, InputResponses,
     RequestStateCodec, SealOptions,
@@ -19,6 +20,9 @@ use super::ask::{answer, form};
 
 /// The key of our one question in a result's map.
 const ASK: &str = "approval";
+
+/// What to do about a state that is spent.
+const AGAIN: &str = "Call the tool again without requestState to be asked anew.";
 
 #[derive(Serialize, Deserialize)]
 struct State {
@@ -87,19 +91,27 @@ pub(super) fn resume(
             .hint("Call it again with the answer under the key the question came with.")
         })?;
     let now = parts.clock.now_ms();
-    // Somebody may have answered elsewhere meanwhile; the first answer stands.
-    parts
+    match parts
         .store
         .answer(&state.question, &answer(&said), now)
-        .map_err(Failure::from)?;
+        .map_err(Failure::from)?
+    {
+        // Somebody may have answered elsewhere meanwhile; the first answer stands.
+        Said::Answered | Said::AlreadyAnswered => {}
+        Said::Expired => return Err(Reason::ApprovalTimeout.into()),
+        Said::NotOffered => {
+            return Err(Failure::new(
+                Reason::ApprovalDenied,
+                "The answer is not one that was offered, which counts as a no.",
+            ));
+        }
+        Said::Unknown => return Err(Failure::from(Reason::AnswerUsed).hint(AGAIN)),
+    }
     let (digest, answer) = parts
         .store
         .take(&state.question)
         .map_err(Failure::from)?
-        .ok_or_else(|| {
-            Failure::from(Reason::AnswerUsed)
-                .hint("Call the tool again without requestState to be asked anew.")
-        })?;
+        .ok_or_else(|| Failure::from(Reason::AnswerUsed).hint(AGAIN))?;
     Ok(Answered {
         question: state.question,
         digest,
