@@ -10,4 +10,4 @@
 
 mod mcp;
 
-pub use mcp::{McpParts, StateKey, serve_stdio};
+pub use mcp::{McpParts, StateKey, serve_pipe, serve_stdio};
