@@ -149,14 +149,17 @@ fn ten_thousand_parked_questions_end_in_ten_thousand_lines() {
 fn more_questions_than_anybody_could_answer_are_refused_and_their_places_come_back() {
     const MOST: usize = 16_384;
     let rig = asking_rig();
-    let nobody = crate::rig::alone().asking(crowd(usize::MAX));
+    let crowd = crowd(usize::MAX);
+    let nobody = crate::rig::alone().asking(crowd.clone());
     block(async {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..MOST {
             let (rig, caller) = (Arc::clone(&rig), nobody.clone());
             tasks.spawn(async move { rig.run(&caller, Verb::Read, "a").await.is_ok() });
         }
-        tokio::task::yield_now().await;
+        while crowd.asked.load(std::sync::atomic::Ordering::SeqCst) < MOST {
+            tokio::task::yield_now().await;
+        }
         let over = rig.run(&nobody, Verb::Read, "a").await.unwrap_err();
         assert_eq!(over.reason(), Reason::Overload);
         tasks.shutdown().await;
