@@ -10,13 +10,14 @@ use crate::rig::{Found, People, answer, asking_rig, block, open_rig, rig, with};
 
 #[test]
 fn whatever_changes_while_the_question_is_open_nothing_is_done() {
-    let changes: [(&str, fn(&mut Found)); 8] = [
+    type Change = fn(&mut Found);
+    let changes: [(&str, Change); 8] = [
         ("inode", |found| found.identity.as_mut().unwrap().ino += 1),
         ("device", |found| found.identity.as_mut().unwrap().dev += 1),
         ("owner", |found| found.identity.as_mut().unwrap().owner += 1),
         ("links", |found| found.identity.as_mut().unwrap().links += 1),
         ("entity", |found| {
-            found.identity.as_mut().unwrap().entity = Entity::Directory
+            found.identity.as_mut().unwrap().entity = Entity::Directory;
         }),
         ("gone", |found| found.identity = None),
         ("path", |found| found.leads_to = Some("elsewhere".into())),
@@ -90,7 +91,7 @@ impl portcullis_gate::Approver for Crowd {
         let mut open = self.gate.subscribe();
         Box::pin(async move {
             open.wait_for(|open| *open).await.unwrap();
-            let decision = if n % 2 == 0 {
+            let decision = if n.is_multiple_of(2) {
                 Decision::AllowOnce
             } else {
                 Decision::DenyOnce

@@ -52,7 +52,7 @@ pub struct Line {
 /// A ledger that remembers, and fails when told to.
 #[derive(Default)]
 pub struct Lines {
-    lines: Mutex<Vec<Line>>,
+    kept: Mutex<Vec<Line>>,
     pub opening_fails: AtomicBool,
     pub closing_fails: AtomicBool,
     pub panics: AtomicBool,
@@ -68,7 +68,7 @@ impl Ledger for Lines {
         if fails.load(Ordering::SeqCst) {
             return Err(LedgerDown("told to".into()));
         }
-        self.lines.lock().unwrap().push(Line {
+        self.kept.lock().unwrap().push(Line {
             phase: event.phase,
             request: event.request_id.to_string(),
             outcome: event.outcome,
@@ -92,7 +92,7 @@ impl Ledger for Lines {
 
 impl Lines {
     pub fn all(&self) -> Vec<Line> {
-        self.lines.lock().unwrap().clone()
+        self.kept.lock().unwrap().clone()
     }
 
     pub fn closing(&self) -> Vec<Line> {

@@ -1,6 +1,8 @@
 //! The seven kinds of root: what each gives to whom unasked, and what it could
 //! ever be granted. The table is the review.
 
+use std::fmt::Write as _;
+
 use portcullis_gate::{RootEntry, RootSpec};
 use portcullis_policy::RootPolicy;
 use portcullis_proto::{Access, AccessSet, Principal, Reason, RootId, RootKind, Verb};
@@ -64,20 +66,20 @@ secret             --------  --------  --------  --------  --------  rwd-m--s  r
 ";
     let mut table = format!("{:<19}", "kind");
     for (name, _) in principals() {
-        table += &format!("{name:<9} ");
+        write!(table, "{name:<9} ").unwrap();
     }
     table += "grantable\n";
     for kind in RootKind::ALL {
         let root = root(kind);
-        table += &format!("{:<19}", kind.as_str());
+        write!(table, "{:<19}", kind.as_str()).unwrap();
         for (_, principal) in principals() {
-            table += &format!("{}  ", letters(root.ambient(&principal)));
+            write!(table, "{}  ", letters(root.ambient(&principal))).unwrap();
         }
         let grantable: AccessSet = Access::ALL
             .into_iter()
             .filter(|access| root.grantable(*access))
             .collect();
-        table += &format!("{}\n", letters(grantable));
+        writeln!(table, "{}", letters(grantable)).unwrap();
     }
     assert_eq!(table, TABLE, "\n{table}");
 }
