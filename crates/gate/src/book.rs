@@ -172,7 +172,7 @@ impl Book {
             // It observes: its panic is its own, and must not undo an act that
             // is done, nor meet another panic on its way out.
             drop(catch_unwind(AssertUnwindSafe(|| {
-                hook.after(&call, outcome)
+                hook.after(&call, outcome);
             })));
         }
     }
