@@ -96,8 +96,14 @@ impl Db {
 /// It is never opened here: closing a second handle to a database drops the
 /// locks this process holds on it.
 fn look(dir: &Path, path: &Path) -> Result<Option<(u64, u64)>, StoreError> {
+    // Asked first: a log comes after its database, so one seen now without a
+    // database then has lost it. SQLite would play it into the next one.
+    let log = fs::symlink_metadata(path.with_extension("db-wal")).is_ok();
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
+        Err(error) if error.kind() == ErrorKind::NotFound && log => {
+            return Err(StoreError::damaged("state.db is missing, its log is there"));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io(error)),
     };
