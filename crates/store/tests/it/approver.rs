@@ -245,7 +245,7 @@ fn threads() -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_parked_questions_cost_no_handle_and_no_thread() {
     const MANY: usize = 10_000;
-    let dir = Dir::new();
+    let dir = Dir::in_memory();
     let store = Store::new(dir.path());
     store.watcher_heartbeat("w", NOW).unwrap();
     assert!(store.has_watcher(NOW).unwrap());

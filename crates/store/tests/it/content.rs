@@ -1,6 +1,7 @@
 //! Rules, trust, questions, watchers and nonces, in one process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use portcullis_gate::{Decision, Keeper};
 use portcullis_policy::{Effect, Rule, RuleSet};
@@ -385,6 +386,43 @@ fn a_failure_of_the_store_is_operational_and_shows_no_path() {
             .keep(&rule(Effect::Deny, "a"))
             .is_err_and(|said| !said.contains('/'))
     );
+}
+
+#[test]
+fn reads_are_short_enough_to_run_where_they_are_needed() {
+    let dir = Dir::new();
+    let store = Store::new(dir.path());
+    let start = Instant::now();
+    store.keep_rule(&rule(Effect::Deny, "first")).unwrap();
+    let made = start.elapsed();
+    drop(store);
+    let store = Store::new(dir.path());
+    let start = Instant::now();
+    store.version().unwrap();
+    let opened = start.elapsed();
+    let each = |count: u32, act: &mut dyn FnMut(u32)| {
+        let start = Instant::now();
+        (0..count).for_each(act);
+        start.elapsed() / count
+    };
+    let version = each(1000, &mut |_| {
+        store.version().unwrap();
+    });
+    let keep = each(50, &mut |at| {
+        store.keep(&rule(Effect::Deny, &at.to_string())).unwrap();
+    });
+    let ask = each(200, &mut |at| {
+        store.ask(&question(&format!("q{at}"))).unwrap();
+    });
+    let watched = each(1000, &mut |_| {
+        store.has_watcher(NOW).unwrap();
+    });
+    println!(
+        "made in {made:?}, opened in {opened:?}; version {version:?}, has_watcher {watched:?}, \
+         ask {ask:?}, keep (synced) {keep:?}"
+    );
+    assert!(version < Duration::from_millis(1), "{version:?}");
+    assert!(watched < Duration::from_millis(1), "{watched:?}");
 }
 
 fn rusqlite_of(dir: &Dir) -> rusqlite::Connection {

@@ -23,8 +23,23 @@ pub(crate) struct Dir(PathBuf);
 
 impl Dir {
     pub(crate) fn new() -> Self {
+        Self::below(std::env::temp_dir())
+    }
+
+    /// Where syncing costs nothing, if there is such a place: for tests that
+    /// write ten thousand times and are not about the disk.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            Self::below(memory.to_owned())
+        } else {
+            Self::new()
+        }
+    }
+
+    fn below(parent: PathBuf) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let path = std::env::temp_dir().join(format!(
+        let path = parent.join(format!(
             "portcullis-store-{}-{}",
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)

@@ -123,11 +123,14 @@ fn race(dir: &Dir, role: &str) -> usize {
     }
     let won = outputs
         .into_iter()
-        .filter_map(|mut lines| {
-            lines.find_map(|line| Some(line.ok()?.split_once("said:")?.1.to_owned()))
+        .map(|lines| {
+            // To the end: what nobody reads would fail the one who writes it.
+            lines
+                .map_while(Result::ok)
+                .filter(|line| line.ends_with("said:true"))
+                .count()
         })
-        .filter(|said| said == "true")
-        .count();
+        .sum();
     for mut racer in racers {
         assert!(racer.wait().unwrap().success());
     }
