@@ -16,12 +16,7 @@ use super::line::{Line, MAX_REST};
 const MAX_LISTED: usize = 100;
 /// How long a string and how long a list may be, tried in this order. The last
 /// pair fits whatever the event holds.
-const LIMITS: [(usize, usize); 4] = [
-    (usize::MAX, MAX_LISTED),
-    (1024, 16),
-    (256, 4),
-    (64, 2),
-];
+const LIMITS: [(usize, usize); 4] = [(usize::MAX, MAX_LISTED), (1024, 16), (256, 4), (64, 2)];
 
 /// Writes `event` as the rest of `line`.
 pub(crate) fn write_event(line: &mut Line, event: &Event<'_>) {

@@ -80,7 +80,6 @@ fn names(dir: &PrivateDir) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-
 /// Opens for reading.
 pub(crate) fn open_read(dir: &PrivateDir, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(

@@ -142,4 +142,3 @@ fn end_of_file(chain: &PrivateDir, name: &str, mut next: u64) -> Result<End, Err
     }
     Ok(End { next, last })
 }
-
