@@ -6,6 +6,7 @@
 
 use ed25519_dalek::VerifyingKey;
 use rustix::io::Errno;
+use serde::de::IgnoredAny;
 
 use super::chain::{GENESIS, hash};
 use super::files::{is_live, open_read, segment_name, segments};
@@ -80,6 +81,8 @@ pub(crate) struct Walk<'a> {
     /// Lines that are none of ours, unless a `recovered` line follows.
     suspects: Vec<(u32, u64)>,
     last_head: Option<Vec<u8>>,
+    /// The last line, which nothing but a signature covers.
+    last: Vec<u8>,
     /// The number after the last head that counts.
     signed: u64,
     torn: bool,
@@ -104,6 +107,7 @@ impl<'a> Walk<'a> {
             prev: GENESIS,
             suspects: Vec::new(),
             last_head: None,
+            last: Vec::new(),
             signed: 0,
             torn: false,
         }
@@ -168,6 +172,8 @@ impl<'a> Walk<'a> {
         }
         self.next = self.next.saturating_add(1);
         self.prev = hash(raw);
+        self.last.clear();
+        self.last.extend_from_slice(raw);
     }
 
     fn check_front(&mut self, raw: &[u8], front: Front<'_>) {
@@ -273,6 +279,12 @@ impl<'a> Walk<'a> {
             && !self.is_signed(head)
         {
             return Err(LastIsBad);
+        }
+        // No hash covers the last line, and no signature if it is not a head:
+        // at least it must be one line.
+        let is_json = || serde_json::from_slice::<IgnoredAny>(&self.last).is_ok();
+        if self.suspects.is_empty() && !self.last.is_empty() && !is_json() {
+            self.problem(Fault::Malformed);
         }
         self.accuse();
         if let Some((n, _)) = self.known
