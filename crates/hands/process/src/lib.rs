@@ -1,4 +1,5 @@
 //! The only crate that starts processes.
+#![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is the one that starts processes"
