@@ -1,13 +1,14 @@
 //! The book of one attempt: exactly one closing line, whatever happens.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_policy::Source;
 use portcullis_proto::{
     Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Subject, Verb,
 };
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Warrant};
 use crate::deed::Settled;
 use crate::gate::Gate;
 use crate::hook::HookCall;
@@ -24,6 +25,8 @@ pub(crate) struct Book {
     pub(crate) wrappers: Vec<String>,
     pub(crate) question: Option<QuestionId>,
     pub(crate) answered_by: Option<String>,
+    questions: u32,
+    trail: Option<Arc<Mutex<Option<Warrant>>>>,
     began_us: u64,
     open: bool,
 }
@@ -44,10 +47,27 @@ impl Book {
             wrappers: Vec::new(),
             question: None,
             answered_by: None,
+            questions: 0,
+            trail: caller.trail.clone(),
             began_us: gate.clock.monotonic_us(),
             open: true,
             gate: Arc::clone(gate),
         }
+    }
+
+    /// The name of the next question. An attempt may ask twice, about a secret
+    /// path and then about what stands there, and no two share a name: the
+    /// answer to one is none to the other.
+    pub(crate) fn next_question(&mut self) -> QuestionId {
+        self.questions += 1;
+        let request = self.request.as_str();
+        let request = request.strip_prefix("r_").unwrap_or(request);
+        let id = QuestionId::new(match self.questions {
+            1 => format!("q_{request}"),
+            n => format!("q_{request}_{n}"),
+        });
+        self.question = Some(id.clone());
+        id
     }
 
     /// The line before a mutation acts.
@@ -55,7 +75,8 @@ impl Book {
         self.write(Phase::Opening, Outcome::Begun, None, Settled::default())
     }
 
-    /// The closing line. After it, dropping the book writes nothing.
+    /// The closing line. After it, dropping the book writes nothing. A line that
+    /// cannot be written seals the gate.
     pub(crate) fn close(
         &mut self,
         outcome: Outcome,
@@ -66,12 +87,26 @@ impl Book {
             return Ok(());
         }
         let kept = self.write(Phase::Closing, outcome, reason, settled);
+        if kept.is_err() {
+            self.gate.seal();
+        }
+        self.leave_trail();
         self.tell_hooks(outcome);
         kept
     }
 
-    /// Closes on a refusal or failure and hands it back. A line that cannot be
-    /// written changes nothing here: nothing was done, and the gate seals.
+    fn leave_trail(&self) {
+        if let Some(trail) = &self.trail {
+            *trail.lock().unwrap_or_else(PoisonError::into_inner) = Some(Warrant {
+                request_id: self.request.clone(),
+                policy_source: self.source.to_string(),
+                wrapper_ids: self.wrappers.clone(),
+            });
+        }
+    }
+
+    /// Closes on a refusal or failure and hands it back. Whether the line could
+    /// be written changes nothing for this caller: nothing was done.
     pub(crate) fn refuse(mut self, failure: Failure) -> Failure {
         self.close_failed(&failure);
         failure
@@ -83,12 +118,7 @@ impl Book {
             (_, Category::Policy) => Outcome::Denied,
             (_, Category::Operational) => Outcome::Failed,
         };
-        if self
-            .close(outcome, Some(failure.reason()), Settled::default())
-            .is_err()
-        {
-            self.gate.seal();
-        }
+        drop(self.close(outcome, Some(failure.reason()), Settled::default()));
     }
 
     fn write(
@@ -99,7 +129,7 @@ impl Book {
         settled: Settled,
     ) -> Result<(), LedgerDown> {
         let gate = &self.gate;
-        gate.ledger.append(&Event {
+        let event = Event {
             phase,
             at: gate.clock.now_ms(),
             request_id: &self.request,
@@ -118,7 +148,11 @@ impl Book {
             hash: settled.hash,
             counts: settled.counts,
             duration_us: gate.clock.monotonic_us().saturating_sub(self.began_us),
-        })
+        };
+        // A ledger that panics has not kept the line. Lines are also written
+        // while a panic unwinds, where a second one would end the process.
+        catch_unwind(AssertUnwindSafe(|| gate.ledger.append(&event)))
+            .unwrap_or_else(|_| Err(LedgerDown("it panicked".into())))
     }
 
     pub(crate) fn hook_call(&self) -> HookCall {
@@ -135,7 +169,11 @@ impl Book {
         }
         let call = self.hook_call();
         for hook in &self.gate.hooks {
-            hook.after(&call, outcome);
+            // It observes: its panic is its own, and must not undo an act that
+            // is done, nor meet another panic on its way out.
+            drop(catch_unwind(AssertUnwindSafe(|| {
+                hook.after(&call, outcome);
+            })));
         }
     }
 }
@@ -143,12 +181,6 @@ impl Book {
 impl Drop for Book {
     /// Reached open only when a request was cancelled or a panic unwinds.
     fn drop(&mut self) {
-        if self.open
-            && self
-                .close(Outcome::Abandoned, None, Settled::default())
-                .is_err()
-        {
-            self.gate.seal();
-        }
+        drop(self.close(Outcome::Abandoned, None, Settled::default()));
     }
 }

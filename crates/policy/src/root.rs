@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::PatternSet;
 
-/// What to do with a symbolic link inside a root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What to do with a symbolic link inside a root. The strictest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symlinks {
     /// Refuse it.
@@ -17,8 +17,8 @@ pub enum Symlinks {
     AllowInRoot,
 }
 
-/// What to do with a file that has another name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What to do with a file that has another name. The strictest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardlinks {
     /// Refuse it.
@@ -29,8 +29,8 @@ pub enum Hardlinks {
     Allow,
 }
 
-/// How firmly the kernel must hold a path inside the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How firmly the kernel must hold a path inside the root. The strictest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Containment {
     /// One system call resolves and checks.
@@ -70,24 +70,15 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 impl RootPolicy {
     /// The default of each kind.
     pub fn of(kind: RootKind) -> Self {
-        let look = AccessSet::of(&[Access::Read, Access::List, Access::Metadata, Access::Watch]);
+        let shown = AccessSet::of(&[Access::Read, Access::List, Access::Metadata]);
         let (hardlinks, private, ambient) = match kind {
-            RootKind::Workspace => (Hardlinks::AllowOwn, false, look),
-            RootKind::Artifact => (
-                Hardlinks::Reject,
-                false,
-                AccessSet::of(&[Access::Read, Access::List, Access::Metadata]),
-            ),
-            RootKind::Downloads => (
-                Hardlinks::Reject,
-                false,
-                AccessSet::of(&[Access::Read, Access::List, Access::Metadata]),
-            ),
-            RootKind::Temp => (Hardlinks::Reject, true, AccessSet::NONE),
-            // One extension's own, and explicit grants only: nothing is ambient.
-            RootKind::ExtensionStorage => (Hardlinks::Reject, true, AccessSet::NONE),
+            RootKind::Workspace => (Hardlinks::AllowOwn, false, AccessSet::LOOK),
+            RootKind::Artifact | RootKind::Downloads => (Hardlinks::Reject, false, shown),
+            // Somebody's own, and explicit grants only: nothing is ambient.
+            RootKind::Temp | RootKind::ExtensionStorage | RootKind::Secret => {
+                (Hardlinks::Reject, true, AccessSet::NONE)
+            }
             RootKind::Knowledge => (Hardlinks::Reject, false, AccessSet::NONE),
-            RootKind::Secret => (Hardlinks::Reject, true, AccessSet::NONE),
         };
         Self {
             symlinks: Symlinks::Reject,
@@ -132,5 +123,10 @@ impl RootPolicy {
         path.components()
             .any(|name| name.eq_ignore_ascii_case(".portcullis"))
             || self.own_state.iter().any(|own| path.is_under(own))
+    }
+
+    /// Whether Portcullis's own state stands below `path`.
+    pub(crate) fn holds_own_state(&self, path: &RelPath) -> bool {
+        self.own_state.iter().any(|own| own.is_under(path))
     }
 }

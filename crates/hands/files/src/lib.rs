@@ -1,1 +1,45 @@
-//! Portcullis: the only crate that opens files.
+//! The file hand: the only crate that opens a file an outsider can name.
+//!
+//! A [`Root`] is a pinned directory handle; every verb resolves under it with
+//! one strict system call, looks at the handle it got before it uses it, and
+//! acts only with a permit. [`ScopedFs`] is the whole of it for callers:
+//! attempt, enter, act, in that order, in one place.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this crate is the file-system backend the bans point to"
+)]
+
+mod authority;
+mod deeds;
+mod dirs;
+mod errno;
+mod hiding;
+pub mod ignores;
+mod ledger;
+mod meta;
+#[cfg(portcullis_oracle)]
+mod oracle;
+mod private_dir;
+mod root;
+mod scoped;
+mod sys;
+pub mod text;
+
+pub use authority::{Authority, Declared, Located};
+pub use deeds::{
+    ByteWindow, BytesPage, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing, Looking,
+    Order, Reading, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
+    TreeRequest, Treeing, Want,
+};
+pub use ledger::{
+    AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,
+    RecordCounts, RecordIdentity, RecordResource, RecordResources, RecordRoot, RecordSubject,
+    Records, Recovery, UnsignedTail, Verification, recover_torn,
+};
+pub use meta::Meta;
+pub use private_dir::PrivateDir;
+pub use root::{Resolver, Root};
+pub use scoped::ScopedFs;
+pub use sys::probe::{Probe, probe};

@@ -1,10 +1,12 @@
-//! The only crate that starts processes.
+//! The process hand: the only crate that starts processes.
 #![forbid(unsafe_code)]
-#![allow(
+#![expect(
     clippy::disallowed_methods,
-    reason = "this crate is the one that starts processes"
+    reason = "this hand is the one place where processes are started"
 )]
 
 mod hook;
+mod stdio_child;
 
 pub use hook::{BadHook, Events, ProgramHook};
+pub use stdio_child::Piped;

@@ -1,0 +1,229 @@
+//! Which roots there are, and who gets to reach into one.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use portcullis_gate::{Caller, Gate, Grant, GrantSource, RootEntry, RootSpec};
+use portcullis_proto::{AccessSet, Failure, Principal, Reason, RelPath, RootId, Verb};
+
+use crate::root::{Resolver, Root};
+use crate::scoped::ScopedFs;
+
+/// A root that was declared: what the gate knows of it, and the pinned handle.
+#[derive(Debug)]
+pub struct Declared {
+    pub(crate) entry: Arc<RootEntry>,
+    pub(crate) root: Arc<Root>,
+}
+
+impl Declared {
+    /// What the gate knows of it.
+    pub fn entry(&self) -> &Arc<RootEntry> {
+        &self.entry
+    }
+
+    /// The pinned directory.
+    pub fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+}
+
+/// Where a caller's path was found to belong: by string work alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// In which root.
+    pub root: RootId,
+    /// At which alleged path below it.
+    pub alleged: String,
+}
+
+/// Owns every root. Callers get a [`ScopedFs`], never a path.
+#[derive(Debug)]
+pub struct Authority {
+    gate: Arc<Gate>,
+    roots: BTreeMap<RootId, Arc<Declared>>,
+    default: Option<RootId>,
+    own_state: Vec<PathBuf>,
+    home: Option<PathBuf>,
+    /// Who was given what a kind gives unasked, so that it is given once: a
+    /// grant that was revoked does not come back.
+    given: Mutex<HashSet<(Principal, RootId)>>,
+}
+
+impl Authority {
+    /// An authority over no root yet. `own_state` is where Portcullis keeps its
+    /// own files: never reachable, whatever root it lies in. `home` is what a
+    /// caller's `~` means.
+    pub fn new(gate: Arc<Gate>, own_state: Vec<PathBuf>, home: Option<PathBuf>) -> Self {
+        Self {
+            gate,
+            roots: BTreeMap::new(),
+            default: None,
+            own_state,
+            home,
+            given: Mutex::default(),
+        }
+    }
+
+    /// The gate every deed goes through.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Declares the directory at `path` as a root. The first one is what a call
+    /// that names none means.
+    pub fn declare(
+        &mut self,
+        mut spec: RootSpec,
+        path: &Path,
+        resolver: Resolver,
+    ) -> Result<Arc<Declared>, Failure> {
+        if self.roots.contains_key(&spec.id) {
+            return Err(Failure::new(
+                Reason::BadArguments,
+                format!("Two roots are called {:?}.", spec.id.as_str()),
+            ));
+        }
+        let root = Root::adopt(path, &spec.policy, resolver)?;
+        for own in &self.own_state {
+            let own = own.canonicalize().unwrap_or_else(|_| own.clone());
+            if let Some(inside) = root.strip(&own).and_then(Path::to_str)
+                && let Ok(inside) = RelPath::parse(inside)
+            {
+                spec.policy.own_state.push(inside);
+            }
+        }
+        let id = spec.id.clone();
+        let declared = Arc::new(Declared {
+            entry: RootEntry::new(spec),
+            root: Arc::new(root),
+        });
+        self.default.get_or_insert_with(|| id.clone());
+        self.roots.insert(id, Arc::clone(&declared));
+        Ok(declared)
+    }
+
+    /// Every root, by name.
+    pub fn roots(&self) -> impl Iterator<Item = &Arc<Declared>> {
+        self.roots.values()
+    }
+
+    /// The root called `id`; the first declared where none is named.
+    pub fn root(&self, id: Option<&RootId>) -> Option<&Arc<Declared>> {
+        id.or(self.default.as_ref())
+            .and_then(|id| self.roots.get(id))
+    }
+
+    /// A scope for `caller` in the root called `id`. Grants are looked at deed
+    /// by deed; what the root's kind gives this caller unasked is granted here.
+    pub fn scope(&self, caller: &Caller, id: Option<&RootId>) -> Result<ScopedFs, Failure> {
+        let declared = self.root(id).ok_or_else(|| {
+            Failure::from(Reason::UnknownRoot).hint(
+                match self
+                    .roots
+                    .keys()
+                    .map(RootId::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+                {
+                    names if names.is_empty() => "No root is served here.".to_owned(),
+                    names => format!("The roots served here are: {names}."),
+                },
+            )
+        })?;
+        self.give_ambient(&caller.subject.principal, &declared.entry);
+        Ok(ScopedFs::new(
+            Arc::clone(&self.gate),
+            caller.clone(),
+            Arc::clone(declared),
+        ))
+    }
+
+    /// The seed's `requestRoot`: a scope only if every access asked for is
+    /// covered now. A refusal is in the audit.
+    pub fn request_root(
+        &self,
+        caller: &Caller,
+        id: &RootId,
+        access: AccessSet,
+        reason: &str,
+    ) -> Result<ScopedFs, Failure> {
+        let scope = self
+            .scope(caller, Some(id))
+            .map_err(|failure| self.gate.refuse(caller, Verb::Stat, reason, failure))?;
+        let now = self.gate.clock().now_ms();
+        let principal = &caller.subject.principal;
+        let missing = access.iter().find(|access| {
+            matches!(
+                self.gate.grants().find(principal, id, *access, now),
+                portcullis_gate::Granted::No
+            )
+        });
+        match missing {
+            None => Ok(scope),
+            Some(access) => Err(self.gate.refuse(
+                caller,
+                Verb::Stat,
+                reason,
+                Failure::new(
+                    Reason::NoGrant,
+                    format!("No grant covers {} on the root {id}.", access.as_str()),
+                ),
+            )),
+        }
+    }
+
+    fn give_ambient(&self, principal: &Principal, entry: &RootEntry) {
+        let access = entry.ambient(principal);
+        if access == AccessSet::NONE {
+            return;
+        }
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.insert((principal.clone(), entry.id().clone())) {
+            self.gate.grants().issue(Grant::new(
+                principal.clone(),
+                entry.id().clone(),
+                access,
+                None,
+                GrantSource::Core,
+            ));
+        }
+    }
+
+    /// Finds the root a caller's path belongs to: `~/…` and absolute paths
+    /// under a root's spelled or canonical name, by string work alone; anything
+    /// relative belongs to `named`, or to the default root.
+    pub fn locate(&self, named: Option<&RootId>, alleged: &str) -> Result<Located, Failure> {
+        let outside = || {
+            Failure::from(Reason::OutsideRoots)
+                .hint("Use a path relative to the root; `.` is the root itself.")
+        };
+        let home = alleged
+            .strip_prefix("~/")
+            .or((alleged == "~").then_some(""));
+        let absolute = match (home, &self.home) {
+            (Some(rest), Some(home)) => Some(home.join(rest)),
+            (Some(_), None) => return Err(outside()),
+            (None, _) => alleged.starts_with('/').then(|| PathBuf::from(alleged)),
+        };
+        let Some(absolute) = absolute else {
+            let root = self.root(named).ok_or(Reason::UnknownRoot)?;
+            return Ok(Located {
+                root: root.entry.id().clone(),
+                alleged: alleged.to_owned(),
+            });
+        };
+        // The longest match wins, so that a root inside a root gets its own.
+        self.roots
+            .values()
+            .filter(|declared| named.is_none_or(|named| named == declared.entry.id()))
+            .filter_map(|declared| Some((declared, declared.root.strip(&absolute)?.to_str()?)))
+            .min_by_key(|(_, rest)| rest.len())
+            .map(|(declared, rest)| Located {
+                root: declared.entry.id().clone(),
+                alleged: rest.to_owned(),
+            })
+            .ok_or_else(outside)
+    }
+}

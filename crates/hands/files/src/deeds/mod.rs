@@ -1,0 +1,78 @@
+//! One file per deed: how it is resolved, what it looks like from outside, how
+//! it is done.
+
+mod glob;
+mod list;
+mod read;
+mod stat;
+mod text;
+mod tree;
+mod walk;
+
+use std::sync::Arc;
+
+use portcullis_gate::RootEntry;
+use portcullis_policy::{Admit, Terms};
+use portcullis_proto::{Access, Counts, Entity, Facts, RelPath, Resource, Verb};
+
+use crate::dirs::Name;
+use crate::meta::Meta;
+
+pub(crate) use glob::glob;
+pub use glob::{Found, GlobRequest, Searching};
+pub(crate) use list::list;
+pub use list::{Entry, ListRequest, Listed, Listing, Order, Want};
+pub(crate) use read::read_bytes;
+pub use read::{ByteWindow, BytesPage, Reading};
+pub(crate) use stat::stat;
+pub use stat::{Looking, StatReply};
+pub use text::{TextFrom, TextReply, TextRequest};
+pub(crate) use text::{read_json, read_text};
+pub(crate) use tree::tree;
+pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
+
+/// The key to spend a permit on a file; made nowhere but in this crate.
+#[derive(Debug)]
+pub struct Key(());
+
+impl Key {
+    pub(crate) const fn turn() -> Self {
+        Self(())
+    }
+}
+
+/// The facts of a deed on one thing.
+fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> Facts {
+    let access: Access = verb.access();
+    Facts {
+        verb,
+        resources: vec![Resource {
+            root: entry.id().clone(),
+            kind: entry.kind(),
+            path: path.clone(),
+            access,
+            identity: Some(meta.identity()),
+        }],
+        shown: None,
+    }
+}
+
+/// Whether a bulk deed may show `name`; what it may not is counted, not named.
+fn admitted(terms: &Terms, name: &Name, counts: &mut Counts) -> bool {
+    // A name no path can ask for could not be judged either, if it could be
+    // asked for; it is shown as what it is and cannot be opened.
+    let Some(path) = &name.path else {
+        return name.entity != Entity::Directory;
+    };
+    match terms.admits(path, name.entity) {
+        Admit::Yes => true,
+        Admit::Denied => {
+            counts.denied += 1;
+            false
+        }
+        Admit::WouldAsk => {
+            counts.secret += 1;
+            false
+        }
+    }
+}

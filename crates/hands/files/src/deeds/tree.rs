@@ -1,0 +1,258 @@
+//! A shallow tree: breadth first, so that the top is covered before the depth,
+//! and each child under its own parent.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use portcullis_gate::{Deed, Permit, RootEntry, Settled};
+use portcullis_policy::{Containment, PatternSet, Terms};
+use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
+use rustix::fs::OFlags;
+
+use super::{Key, admitted, facts_of};
+use crate::dirs::{Name, each_name};
+use crate::hiding::Hiding;
+use crate::meta::Meta;
+use crate::root::Root;
+
+/// A directory, pinned, about to be shown as a tree.
+#[derive(Debug)]
+pub struct Treeing {
+    entry: Arc<RootEntry>,
+    root: Arc<Root>,
+    path: RelPath,
+    meta: Meta,
+}
+
+impl Treeing {
+    pub(crate) fn resolve(
+        entry: &Arc<RootEntry>,
+        root: &Arc<Root>,
+        path: &RelPath,
+        terms: &Terms,
+    ) -> Result<Self, Failure> {
+        let opened = root.open(path, OFlags::PATH | OFlags::DIRECTORY, terms.symlinks())?;
+        opened.meta.admit_private(entry.policy())?;
+        Ok(Self {
+            entry: Arc::clone(entry),
+            root: Arc::clone(root),
+            path: opened.path,
+            meta: opened.meta,
+        })
+    }
+}
+
+impl Deed for Treeing {
+    type Key = Key;
+
+    fn facts(&self) -> Facts {
+        facts_of(Verb::Tree, &self.entry, &self.path, &self.meta)
+    }
+}
+
+/// What to show.
+#[derive(Clone, Debug)]
+pub struct TreeRequest {
+    /// How deep.
+    pub max_depth: usize,
+    /// How many entries at most.
+    pub max_entries: usize,
+    /// Patterns of what to leave out besides.
+    pub exclude: Vec<String>,
+    /// With what ignore files and the built-in exclusions hide.
+    pub include_ignored: bool,
+    /// How long it may take before it returns what it has.
+    pub patience_us: u64,
+}
+
+/// One entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeNode {
+    /// Its name.
+    pub name: String,
+    /// Its path in the root; `None` when no path can ask for it.
+    pub path: Option<RelPath>,
+    /// What it is.
+    pub entity: Entity,
+    /// What is below it, as far as shown.
+    pub children: Vec<TreeNode>,
+    /// Whether something below it is not shown for depth or number.
+    pub cut: bool,
+}
+
+/// A tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Of which directory.
+    pub path: RelPath,
+    /// What is in it.
+    pub children: Vec<TreeNode>,
+    /// Whether everything down to the depth is shown.
+    pub complete: bool,
+    /// What was left out.
+    pub counts: Counts,
+    /// How firmly the path was held inside the root.
+    pub containment: Containment,
+}
+
+/// A node while the tree grows: its children are found later, by its number.
+struct Growing {
+    name: Name,
+    parent: Option<usize>,
+    depth: usize,
+    cut: bool,
+}
+
+/// Shows the tree.
+pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tree, Failure> {
+    permit.spend(Key::turn(), |treeing, terms, live| {
+        let exclude = PatternSet::compile(&request.exclude)
+            .map_err(|bad| Failure::new(Reason::BadGlob, bad.to_string()))?;
+        let deadline = live.monotonic_us().saturating_add(request.patience_us);
+        let mut counts = Counts::default();
+        let mut nodes: Vec<Growing> = Vec::new();
+        let mut complete = true;
+        // Breadth first: the next directory to read is the next node in order.
+        let mut next = None;
+        loop {
+            live.still()?;
+            if live.monotonic_us() >= deadline {
+                complete = false;
+                break;
+            }
+            let (path, depth) = match next {
+                None => (treeing.path.clone(), 0),
+                Some(at) => match nodes.get(at) {
+                    Some(Growing {
+                        name:
+                            Name {
+                                path: Some(path),
+                                entity: Entity::Directory,
+                                ..
+                            },
+                        depth,
+                        ..
+                    }) => (path.clone(), *depth),
+                    Some(_) => {
+                        next = Some(at + 1);
+                        continue;
+                    }
+                    None => break,
+                },
+            };
+            if depth < request.max_depth {
+                let room = request.max_entries.saturating_sub(nodes.len());
+                match children(&treeing, terms, &path, request, &exclude, &mut counts) {
+                    Some(mut names) => {
+                        let cut = names.len() > room;
+                        names.truncate(room);
+                        if cut {
+                            complete = false;
+                            mark_cut(&mut nodes, next);
+                        }
+                        nodes.extend(names.into_iter().map(|name| Growing {
+                            name,
+                            parent: next,
+                            depth: depth + 1,
+                            cut: false,
+                        }));
+                    }
+                    None => complete = false,
+                }
+            } else {
+                mark_cut(&mut nodes, next);
+            }
+            next = Some(next.map_or(0, |at| at + 1));
+        }
+        counts.entries = nodes.len() as u64;
+        let tree = Tree {
+            path: treeing.path.clone(),
+            children: assemble(nodes),
+            complete: complete && counts.moved == 0,
+            counts,
+            containment: treeing.root.containment(),
+        };
+        Ok((tree, Settled::counts(counts)))
+    })
+}
+
+fn mark_cut(nodes: &mut [Growing], at: Option<usize>) {
+    if let Some(node) = at.and_then(|at| nodes.get_mut(at)) {
+        node.cut = true;
+    }
+}
+
+/// The names in one directory, directories first; `None` when it cannot be
+/// read or was moved away meanwhile.
+fn children(
+    treeing: &Treeing,
+    terms: &Terms,
+    path: &RelPath,
+    request: &TreeRequest,
+    exclude: &PatternSet,
+    counts: &mut Counts,
+) -> Option<Vec<Name>> {
+    let root = &treeing.root;
+    let opened = root
+        .open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())
+        .ok()?;
+    let hiding = if request.include_ignored {
+        Hiding::nothing()
+    } else {
+        Hiding::at(root, path, terms.symlinks())
+    };
+    let order = |a: &Name, b: &Name| {
+        (a.entity != Entity::Directory, &a.name).cmp(&(b.entity != Entity::Directory, &b.name))
+    };
+    // Room for one more than may be shown, so that a cut is seen; the rest of
+    // a wide directory is looked at and let go.
+    let keep = request.max_entries.saturating_add(1);
+    let mut names: Vec<Name> = Vec::new();
+    each_name(opened.handle.as_fd(), path, |name| {
+        if !admitted(terms, &name, counts) {
+            return Ok(());
+        }
+        if let Some(at) = &name.path
+            && (hiding.hides(at, name.entity) || exclude.covers(at))
+        {
+            counts.ignored += 1;
+            return Ok(());
+        }
+        names.push(name);
+        if names.len() >= keep.saturating_mul(2) {
+            names.sort_unstable_by(order);
+            names.truncate(keep);
+        }
+        Ok(())
+    })
+    .ok()?;
+    if !root.is_still(path, terms.symlinks(), &opened.meta) {
+        counts.moved += 1;
+        return None;
+    }
+    names.sort_unstable_by(order);
+    names.truncate(keep);
+    Some(names)
+}
+
+/// Puts every node under its parent. Children stand behind their parents in the
+/// list, so going backwards each node is complete when it is moved.
+fn assemble(nodes: Vec<Growing>) -> Vec<TreeNode> {
+    let mut done: Vec<Vec<TreeNode>> = Vec::new();
+    done.resize_with(nodes.len() + 1, Vec::new);
+    for (at, node) in nodes.into_iter().enumerate().rev() {
+        let mut children = std::mem::take(&mut done[at + 1]);
+        children.reverse();
+        let slot = node.parent.map_or(0, |parent| parent + 1);
+        done[slot].push(TreeNode {
+            name: node.name.name,
+            path: node.name.path,
+            entity: node.name.entity,
+            children,
+            cut: node.cut,
+        });
+    }
+    let mut top = done.into_iter().next().unwrap_or_default();
+    top.reverse();
+    top
+}

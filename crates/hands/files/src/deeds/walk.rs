@@ -1,0 +1,190 @@
+//! Going down a tree by directory handles.
+//!
+//! Every child is opened by one component under its parent's handle, with all
+//! checks; what a directory held is handed on only if the directory, resolved
+//! again from the root, is still the same inode. Handles open at once are at
+//! most the depth.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use portcullis_gate::Live;
+use portcullis_policy::Terms;
+use portcullis_proto::{Counts, Entity, Failure, RelPath};
+use rustix::fs::{OFlags, fstat};
+
+use super::admitted;
+use crate::dirs::{Name, each_name};
+use crate::errno::failure;
+use crate::hiding::Hiding;
+use crate::meta::Meta;
+use crate::root::Root;
+
+/// The deepest a walk goes.
+const MAX_DEPTH: usize = 128;
+/// How many names of one directory are held and sorted at a time.
+const CHUNK: usize = 65_536;
+
+/// Whether the walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Go {
+    On,
+    Stop,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Complete,
+    /// The visitor had enough, or the depth was reached.
+    Stopped,
+    Deadline,
+}
+
+pub(super) struct Walk<'a> {
+    pub(super) root: &'a Root,
+    pub(super) terms: &'a Terms,
+    pub(super) live: &'a Live<'a>,
+    /// Monotonic microseconds at which to stop with what there is.
+    pub(super) deadline_us: u64,
+    pub(super) include_ignored: bool,
+    pub(super) counts: Counts,
+    /// Names looked at so far.
+    pub(super) seen: u64,
+}
+
+struct Frame {
+    handle: OwnedFd,
+    path: RelPath,
+    hiding: Hiding,
+    /// Directories still to enter, last first.
+    below: Vec<String>,
+}
+
+impl Walk<'_> {
+    /// Visits what is below the directory `top`: the entries of a directory in
+    /// order, then its subdirectories one by one.
+    pub(super) fn run(
+        &mut self,
+        top: OwnedFd,
+        path: RelPath,
+        mut visit: impl FnMut(Name) -> Go,
+    ) -> Result<Ended, Failure> {
+        let hiding = if self.include_ignored {
+            Hiding::nothing()
+        } else {
+            Hiding::at(self.root, &path, self.terms.symlinks())
+        };
+        let Some(first) = self.read(top, path, hiding, &mut visit)? else {
+            return Ok(Ended::Stopped);
+        };
+        let mut stack = vec![first];
+        let mut ended = Ended::Complete;
+        while let Some(frame) = stack.last_mut() {
+            let Some(name) = frame.below.pop() else {
+                stack.pop();
+                continue;
+            };
+            self.live.still()?;
+            if self.live.monotonic_us() >= self.deadline_us {
+                return Ok(Ended::Deadline);
+            }
+            if stack.len() >= MAX_DEPTH {
+                ended = Ended::Stopped;
+                continue;
+            }
+            let Some(frame) = stack.last() else { break };
+            let Some((handle, path, hiding)) = self.enter(frame, &name) else {
+                continue;
+            };
+            match self.read(handle, path, hiding, &mut visit)? {
+                Some(next) => stack.push(next),
+                None => return Ok(Ended::Stopped),
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Opens a subdirectory. One that cannot be entered (gone, a mount, closed
+    /// to us) is passed over: its name was shown, its content is not.
+    fn enter(&self, frame: &Frame, name: &str) -> Option<(OwnedFd, RelPath, Hiding)> {
+        let path = frame.path.join(name).ok()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let handle = self
+            .root
+            .open_child(frame.handle.as_fd(), &frame.path, name, flags)
+            .ok()?;
+        let hiding = frame.hiding.below(self.root, handle.as_fd(), &path);
+        Some((handle, path, hiding))
+    }
+
+    /// Reads one directory, hands its entries on, and remembers what to enter.
+    fn read(
+        &mut self,
+        handle: OwnedFd,
+        path: RelPath,
+        hiding: Hiding,
+        visit: &mut impl FnMut(Name) -> Go,
+    ) -> Result<Option<Frame>, Failure> {
+        let meta = Meta::of_stat(&fstat(&handle).map_err(failure)?);
+        let mut below = Vec::new();
+        let mut chunk: Vec<Name> = Vec::new();
+        let mut stopped = false;
+        let (terms, root) = (self.terms, self.root);
+        let counts = &mut self.counts;
+        let mut hand_on = |chunk: &mut Vec<Name>, below: &mut Vec<String>, moved: &mut u64| {
+            if !root.is_still(&path, terms.symlinks(), &meta) {
+                *moved = 1;
+                chunk.clear();
+                below.clear();
+                return;
+            }
+            chunk.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            for name in chunk.drain(..) {
+                if name.entity == Entity::Directory && name.path.is_some() {
+                    below.push(name.name.clone());
+                }
+                if visit(name) == Go::Stop {
+                    stopped = true;
+                    return;
+                }
+            }
+        };
+        let mut moved = 0;
+        let mut seen = 0u64;
+        each_name(handle.as_fd(), &path, |name| {
+            seen += 1;
+            if !admitted(terms, &name, counts) {
+                return Ok(());
+            }
+            if name
+                .path
+                .as_ref()
+                .is_some_and(|path| hiding.hides(path, name.entity))
+            {
+                counts.ignored += 1;
+                return Ok(());
+            }
+            chunk.push(name);
+            if chunk.len() >= CHUNK {
+                hand_on(&mut chunk, &mut below, &mut moved);
+            }
+            Ok(())
+        })?;
+        if !chunk.is_empty() {
+            hand_on(&mut chunk, &mut below, &mut moved);
+        }
+        self.counts.moved += moved;
+        self.seen += seen;
+        self.live.progress(self.seen);
+        if stopped {
+            return Ok(None);
+        }
+        below.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(Some(Frame {
+            handle,
+            path,
+            hiding,
+            below,
+        }))
+    }
+}

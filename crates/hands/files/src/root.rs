@@ -1,0 +1,291 @@
+//! A root: a directory handle taken once, and never a path again.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use portcullis_policy::{Containment, RootPolicy, Symlinks};
+use portcullis_proto::{Entity, Failure, Reason, RelPath};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstat, fstatfs, statx};
+use rustix::io::Errno;
+
+use crate::errno::{failure, hinted};
+use crate::meta::Meta;
+use crate::sys;
+use crate::sys::probe::{Probe, probe};
+
+/// How paths are resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolver {
+    /// The best the kernel offers.
+    Best,
+    /// The component walk, whatever the kernel offers: for testing it.
+    BestEffort,
+}
+
+/// A directory, pinned. Renaming or replacing what its path names changes
+/// nothing here.
+#[derive(Debug)]
+pub struct Root {
+    handle: OwnedFd,
+    dev: u64,
+    ino: u64,
+    mount: u64,
+    containment: Containment,
+    /// Mounts inside the root that may be entered, with what is mounted there.
+    mounts: Vec<(RelPath, u64)>,
+    /// The spellings of the root's path that callers may use as a prefix.
+    names: Vec<PathBuf>,
+}
+
+/// A handle, and where it really stands in the root.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) handle: OwnedFd,
+    pub(crate) path: RelPath,
+    pub(crate) meta: Meta,
+}
+
+/// File systems that are windows into the kernel: their files can block, stream
+/// or act on being read, so none of them can be a root.
+const PSEUDO: &[(u64, &str)] = &[
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x1cd1, "devpts"),
+    (0x7363_6673, "securityfs"),
+    (0xcafe_4a11, "bpf"),
+    (0x6165_676c, "pstore"),
+    (0x6265_6570, "configfs"),
+    (0x6e73_6673, "nsfs"),
+    (0x1980_0202, "mqueue"),
+    (0xde5e_81e4, "efivarfs"),
+];
+
+impl Root {
+    /// Pins the directory at `path`, which the operator named.
+    pub fn adopt(path: &Path, policy: &RootPolicy, resolver: Resolver) -> Result<Self, Failure> {
+        let unusable = |reason: Reason, what: String| {
+            Failure::new(reason, "The directory to serve cannot be used.").detail(what)
+        };
+        let canonical = path.canonicalize().map_err(|error| {
+            let reason = crate::errno::from_io(&error).reason();
+            unusable(reason, format!("{}: {error}", path.display()))
+        })?;
+        let handle = rustix::fs::open(
+            &canonical,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|errno| {
+            let reason = if errno == Errno::NOTDIR {
+                Reason::NotDirectory
+            } else {
+                failure(errno).reason()
+            };
+            unusable(reason, format!("{}: {errno}", path.display()))
+        })?;
+        let magic = fstatfs(&handle).map_err(failure)?.f_type.cast_unsigned();
+        if let Some((_, name)) = PSEUDO.iter().find(|(known, _)| *known == magic) {
+            return Err(unusable(
+                Reason::SpecialFile,
+                format!("{} is on {name}, a window into the kernel", path.display()),
+            ));
+        }
+        let containment = match (resolver, probe()) {
+            (Resolver::Best, Probe::KernelAtomic) => Containment::KernelAtomic,
+            (Resolver::Best, Probe::Missing | Probe::Forbidden) | (Resolver::BestEffort, _) => {
+                Containment::BestEffort
+            }
+        };
+        if policy.containment == Containment::KernelAtomic && containment == Containment::BestEffort
+        {
+            return Err(Failure::from(Reason::BestEffortOnly)
+                .hint("Run `portcullis doctor`; it names the fix."));
+        }
+        let seen = statx(
+            &handle,
+            "",
+            AtFlags::EMPTY_PATH,
+            StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
+        )
+        .map_err(failure)?;
+        let meta = Meta::of_statx(&seen);
+        meta.admit_private(policy)?;
+        let mut names = vec![canonical];
+        if path.is_absolute() && names.first().is_none_or(|name| name != path) {
+            names.push(path.to_owned());
+        }
+        let mut root = Self {
+            handle,
+            dev: meta.dev,
+            ino: meta.ino,
+            mount: seen.stx_mnt_id,
+            containment,
+            mounts: Vec::new(),
+            names,
+        };
+        root.mounts = root.listed_mounts(policy)?;
+        Ok(root)
+    }
+
+    /// Finds what is mounted at the places the policy lists.
+    fn listed_mounts(&self, policy: &RootPolicy) -> Result<Vec<(RelPath, u64)>, Failure> {
+        policy
+            .mounts
+            .iter()
+            .map(|place| {
+                let handle = sys::open_whole(
+                    self.handle.as_fd(),
+                    place,
+                    OFlags::PATH,
+                    Symlinks::Reject,
+                    true,
+                )
+                .map_err(failure)?;
+                let magic = fstatfs(&handle).map_err(failure)?.f_type.cast_unsigned();
+                if PSEUDO.iter().any(|(known, _)| *known == magic) {
+                    return Err(hinted(Reason::SpecialFile));
+                }
+                let seen =
+                    statx(&handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(failure)?;
+                Ok((place.clone(), seen.stx_mnt_id))
+            })
+            .collect()
+    }
+
+    /// How firmly paths are held inside it.
+    pub fn containment(&self) -> Containment {
+        self.containment
+    }
+
+    /// Device and inode, taken when it was pinned.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.dev, self.ino)
+    }
+
+    /// The canonical path it was pinned at, for the operator's eyes and for
+    /// wires that require it.
+    pub fn host_path(&self) -> &Path {
+        self.names.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// What is left of `absolute` below one of the root's spellings; string
+    /// work alone, decided component by component.
+    pub fn strip<'a>(&self, absolute: &'a Path) -> Option<&'a Path> {
+        self.names
+            .iter()
+            .find_map(|name| absolute.strip_prefix(name).ok())
+    }
+
+    /// Whether `mount` is the root's own, or one the policy lists.
+    pub(crate) fn has_mount(&self, mount: u64) -> bool {
+        mount == self.mount || self.mounts.iter().any(|(_, listed)| *listed == mount)
+    }
+
+    /// Opens `path` with `flags` and looks at what it got.
+    pub(crate) fn open(
+        &self,
+        path: &RelPath,
+        flags: OFlags,
+        symlinks: Symlinks,
+    ) -> Result<Opened, Failure> {
+        let crosses = self.mounts.iter().any(|(place, _)| path.is_under(place));
+        let handle = match self.containment {
+            Containment::KernelAtomic => {
+                sys::open_whole(self.handle.as_fd(), path, flags, symlinks, crosses)
+            }
+            Containment::BestEffort => sys::open_walk(self.handle.as_fd(), self.mount, path, flags),
+        }
+        .map_err(|errno| self.explain(errno, flags, symlinks))?;
+        if crosses {
+            let seen =
+                statx(&handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(failure)?;
+            if !self.has_mount(seen.stx_mnt_id) {
+                return Err(hinted(Reason::MountBoundary));
+            }
+        }
+        let meta = Meta::of_stat(&fstat(&handle).map_err(failure)?);
+        if meta.entity == Entity::Symlink {
+            return Err(hinted(Reason::Symlink));
+        }
+        let path = match symlinks {
+            // No link was followed and no mount crossed unseen: the path that
+            // was judged is the path that was opened.
+            Symlinks::Reject => path.clone(),
+            Symlinks::AllowInRoot => self.landed(handle.as_fd())?,
+        };
+        #[cfg(portcullis_oracle)]
+        crate::oracle::check(self.handle.as_fd(), handle.as_fd());
+        Ok(Opened { handle, path, meta })
+    }
+
+    /// Opens the entry `name` of the directory behind `parent`, which stands at
+    /// `dir`: one component under the handle where the kernel can check that,
+    /// from the root where it cannot.
+    pub(crate) fn open_child(
+        &self,
+        parent: BorrowedFd<'_>,
+        dir: &RelPath,
+        name: &str,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Failure> {
+        match self.containment {
+            Containment::KernelAtomic => match sys::open_child(parent, name, flags) {
+                // Perhaps a mount the policy lists; from the root that is checked.
+                Err(Errno::XDEV) if !self.mounts.is_empty() => {}
+                opened => return opened.map_err(failure),
+            },
+            Containment::BestEffort => {}
+        }
+        self.open(&dir.join(name)?, flags, Symlinks::Reject)
+            .map(|opened| opened.handle)
+    }
+
+    fn explain(&self, errno: Errno, flags: OFlags, symlinks: Symlinks) -> Failure {
+        match errno {
+            // With links followed, the kernel says EXDEV for a link that leads out.
+            Errno::XDEV if symlinks == Symlinks::AllowInRoot => {
+                hinted(Reason::Symlink).detail(errno)
+            }
+            Errno::NOTDIR if flags.contains(OFlags::DIRECTORY) => {
+                hinted(Reason::NotDirectory).detail(errno)
+            }
+            _ => failure(errno),
+        }
+    }
+
+    /// Where a handle that a link led to really stands in the root.
+    fn landed(&self, handle: BorrowedFd<'_>) -> Result<RelPath, Failure> {
+        // The root may be renamed while we look: read its place on both sides.
+        for _ in 0..8 {
+            let before = sys::where_is(self.handle.as_fd());
+            let place = sys::where_is(handle);
+            let after = sys::where_is(self.handle.as_fd());
+            if let (Some(root), Some(place)) = (before.as_ref(), place)
+                && before == after
+            {
+                let rest = if place == *root {
+                    Some("")
+                } else {
+                    place
+                        .strip_prefix(root.trim_end_matches('/'))
+                        .and_then(|rest| rest.strip_prefix('/'))
+                };
+                if let Some(rest) = rest {
+                    return RelPath::parse(rest).map_err(Failure::from);
+                }
+            }
+        }
+        Err(hinted(Reason::Symlink))
+    }
+
+    /// Whether the directory at `path`, resolved again, is still the one that
+    /// `was`. What was read from a directory moved away meanwhile is dropped.
+    pub(crate) fn is_still(&self, path: &RelPath, symlinks: Symlinks, was: &Meta) -> bool {
+        self.open(path, OFlags::PATH | OFlags::DIRECTORY, symlinks)
+            .is_ok_and(|now| (now.meta.dev, now.meta.ino) == (was.dev, was.ino))
+    }
+}

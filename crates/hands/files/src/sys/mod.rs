@@ -1,0 +1,14 @@
+//! What differs between operating systems, under the same names.
+//!
+//! Only Linux is built and tested; `macos.rs` and `windows.rs` do not exist
+//! yet, and a build for them stops here instead of falling back to anything.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("only Linux is supported yet: the other platforms' openers are not written");
+
+mod linux;
+pub(crate) mod probe;
+
+pub(crate) use linux::{
+    BENEATH, child_meta, is_named, list_buffer, open_child, open_walk, open_whole, where_is,
+};
