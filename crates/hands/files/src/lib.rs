@@ -19,8 +19,11 @@ mod hiding;
 mod meta;
 #[cfg(portcullis_oracle)]
 mod oracle;
+mod own_text;
 mod root;
 mod scoped;
+mod scratch_dir;
+mod survey;
 mod sys;
 
 pub use authority::{Authority, Declared, Located};
@@ -29,6 +32,9 @@ pub use deeds::{
     Order, Reading, Searching, StatReply, Tree, TreeNode, TreeRequest, Treeing, Want,
 };
 pub use meta::Meta;
+pub use own_text::read_own_text;
 pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
+pub use scratch_dir::ScratchDir;
+pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};
