@@ -25,6 +25,7 @@ mod scoped;
 mod scratch_dir;
 mod survey;
 mod sys;
+mod text;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
@@ -34,7 +35,8 @@ pub use deeds::{
 pub use meta::Meta;
 pub use own_text::read_own_text;
 pub use root::{Resolver, Root};
-pub use scoped::ScopedFs;
+pub use scoped::{ScopedFs, TextFrom, TextReply, TextRequest};
 pub use scratch_dir::ScratchDir;
 pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};
+pub use text::{Charset, Cursor, LineEnding, TextPage};

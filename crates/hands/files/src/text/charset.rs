@@ -1,0 +1,187 @@
+//! Encodings by name, and decoding that never hides damage.
+
+use std::fmt;
+
+use encoding_rs::{DecoderResult, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
+use portcullis_proto::{Failure, Reason};
+
+use super::breaks::Unit;
+
+/// An encoding that can be read in windows.
+///
+/// Proves: a character's bytes can be told without what came before its line.
+/// ISO-2022-JP, which shifts state across lines, is therefore none of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Charset(&'static Encoding);
+
+/// What to do with bytes that are no character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMalformed {
+    /// Refuse the page and say where they are.
+    Refuse,
+    /// Put U+FFFD in their place and count them.
+    Replace,
+}
+
+/// Where, in the bytes given, the first malformed sequence starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed {
+    pub(super) at: usize,
+}
+
+impl Charset {
+    /// UTF-8.
+    pub const UTF_8: Self = Self(UTF_8);
+    /// UTF-16, the small byte first.
+    pub const UTF_16LE: Self = Self(UTF_16LE);
+    /// UTF-16, the large byte first.
+    pub const UTF_16BE: Self = Self(UTF_16BE);
+
+    /// The encoding a caller names, by any label of the WHATWG list.
+    pub fn for_label(label: &str) -> Result<Self, Failure> {
+        Encoding::for_label_no_replacement(label.as_bytes())
+            .and_then(Self::windowed)
+            .ok_or_else(|| {
+                // The label is the caller's own; it is shown short and escaped.
+                let shown: String = label.chars().take(40).collect();
+                Failure::new(
+                    Reason::BadEncoding,
+                    format!("No encoding {shown:?} is read here."),
+                )
+                .hint("Name one such as utf-8, utf-16le, windows-1252, shift_jis or gb18030, or none to have it detected.")
+            })
+    }
+
+    /// `encoding`, unless it shifts state across lines.
+    pub(super) fn windowed(encoding: &'static Encoding) -> Option<Self> {
+        (encoding != ISO_2022_JP).then_some(Self(encoding))
+    }
+
+    /// The name to report, in lower case: `utf-8`, `utf-16le`, `windows-1252`.
+    pub fn label(self) -> String {
+        self.0.name().to_ascii_lowercase()
+    }
+
+    pub(super) fn unit(self) -> Unit {
+        if self == Self::UTF_16LE {
+            Unit::Utf16Le
+        } else if self == Self::UTF_16BE {
+            Unit::Utf16Be
+        } else {
+            Unit::Byte
+        }
+    }
+
+    /// How many bytes of a file surely decode into at most `room` bytes.
+    pub(super) fn surely_fits(self, room: usize, on_malformed: OnMalformed) -> usize {
+        if self == Self::UTF_8 && on_malformed == OnMalformed::Refuse {
+            return room;
+        }
+        // One byte becomes at most three: a legacy letter, or U+FFFD.
+        room / 3
+    }
+
+    /// Appends `bytes`, decoded to their end, to `out`; counts replacements.
+    pub(super) fn decode(
+        self,
+        bytes: &[u8],
+        out: &mut String,
+        on_malformed: OnMalformed,
+    ) -> Result<u64, Malformed> {
+        if self == Self::UTF_8 {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                out.push_str(text);
+                return Ok(0);
+            }
+        }
+        self.decode_slowly(bytes, out, on_malformed, Ends::Here)
+    }
+
+    fn decode_slowly(
+        self,
+        bytes: &[u8],
+        out: &mut String,
+        on_malformed: OnMalformed,
+        ends: Ends,
+    ) -> Result<u64, Malformed> {
+        let mut decoder = self.0.new_decoder_without_bom_handling();
+        let (mut at, mut replaced) = (0, 0);
+        loop {
+            let rest = &bytes[at..];
+            out.reserve(
+                decoder
+                    .max_utf8_buffer_length_without_replacement(rest.len())
+                    .unwrap_or(rest.len()),
+            );
+            let (result, read) =
+                decoder.decode_to_string_without_replacement(rest, out, ends == Ends::Here);
+            at += read;
+            match (result, on_malformed) {
+                (DecoderResult::InputEmpty, _) => return Ok(replaced),
+                (DecoderResult::OutputFull, _) => {}
+                (DecoderResult::Malformed(length, after), OnMalformed::Refuse) => {
+                    let back = usize::from(length) + usize::from(after);
+                    return Err(Malformed {
+                        at: at.saturating_sub(back),
+                    });
+                }
+                (DecoderResult::Malformed(..), OnMalformed::Replace) => {
+                    out.push('\u{fffd}');
+                    replaced += 1;
+                }
+            }
+        }
+    }
+
+    /// The longest prefix of `bytes` that ends between two characters.
+    /// `bytes` starts on one, and may end inside one.
+    pub(super) fn clean_prefix(self, bytes: &[u8]) -> usize {
+        if self.0.is_single_byte() {
+            return bytes.len();
+        }
+        // For the encodings that synchronise themselves the last bytes suffice.
+        let from = match self.unit() {
+            Unit::Byte if self == Self::UTF_8 => utf8_start(bytes, bytes.len().saturating_sub(4)),
+            Unit::Byte => 0,
+            Unit::Utf16Le | Unit::Utf16Be => bytes.len().saturating_sub(8) / 2 * 2,
+        };
+        // No character has more than four bytes. Whether one is left open is
+        // asked of the decoder: closing the input there must add no damage.
+        let damage = |bytes: &[u8], ends| {
+            self.decode_slowly(bytes, &mut String::new(), OnMalformed::Replace, ends)
+        };
+        (0..4)
+            .map(|back| bytes.len().saturating_sub(back).max(from))
+            .find(|&to| {
+                damage(&bytes[from..to], Ends::Here) == damage(&bytes[from..to], Ends::Later)
+            })
+            .unwrap_or(bytes.len())
+    }
+}
+
+/// Whether the bytes given are all there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Here,
+    Later,
+}
+
+/// The start of the UTF-8 character that the byte at `at` belongs to.
+pub(super) fn utf8_start(bytes: &[u8], at: usize) -> usize {
+    (at.saturating_sub(3)..=at)
+        .rev()
+        .find(|&at| bytes.get(at).is_none_or(|byte| byte & 0xc0 != 0x80))
+        .unwrap_or(at)
+}
+
+impl fmt::Display for Charset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label())
+    }
+}
+
+impl fmt::Debug for Charset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Charset({self})")
+    }
+}

@@ -1,0 +1,648 @@
+//! Paging against the plain way: decode the whole, then split it into lines.
+
+use std::cell::Cell;
+use std::io;
+
+use portcullis_proto::{Failure, Reason};
+use proptest::prelude::*;
+
+use super::*;
+
+const STAMP: Stamp = Stamp {
+    dev: 1,
+    ino: 2,
+    size: 3,
+    mtime_ns: 4,
+};
+
+fn ask(from: ReadFrom) -> PageRequest {
+    PageRequest {
+        from,
+        max_lines: 1000,
+        max_bytes: 256 * 1024,
+        max_line_bytes: None,
+        encoding: EncodingChoice::Detect,
+        on_malformed: OnMalformed::Refuse,
+        probe_bytes: PROBE_BYTES_MCP,
+        stamp: STAMP,
+        growth: Growth::Refuse,
+    }
+}
+
+fn named(label: &str) -> EncodingChoice {
+    EncodingChoice::Named(Charset::for_label(label).unwrap())
+}
+
+/// The lines of decoded text, each with its terminator.
+fn split(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        line.push(c);
+        if c == '\n' || (c == '\r' && chars.peek() != Some(&'\n')) {
+            lines.push(std::mem::take(&mut line));
+        }
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+fn encode(text: &str, label: &str, bom: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let text = if bom {
+        format!("\u{feff}{text}")
+    } else {
+        text.to_owned()
+    };
+    match label {
+        "utf-16le" => bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes)),
+        "utf-16be" => bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes)),
+        label => {
+            let encoding = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap();
+            let (encoded, _, unmappable) = encoding.encode(&text);
+            assert!(!unmappable, "{label} cannot say {text:?}");
+            bytes.extend_from_slice(&encoded);
+        }
+    }
+    bytes
+}
+
+/// All pages from the first on, following cursors as text.
+fn pages(file: &[u8], request: &PageRequest) -> Result<Vec<TextPage>, Failure> {
+    let mut pages = vec![read_page(file, request)?];
+    while let Some(cursor) = pages.last().and_then(|page| page.next_cursor) {
+        let cursor = cursor.to_string().parse()?;
+        pages.push(read_page(
+            file,
+            &PageRequest {
+                from: ReadFrom::Cursor(cursor),
+                ..request.clone()
+            },
+        )?);
+        assert!(pages.len() <= file.len() + 2, "paging gets nowhere");
+    }
+    Ok(pages)
+}
+
+#[track_caller]
+fn refused(file: &[u8], request: &PageRequest, reason: Reason, part: &str) -> Failure {
+    let failure = read_page(file, request).unwrap_err();
+    assert_eq!(failure.reason(), reason, "{failure}");
+    let said = format!("{failure} {}", failure.next_step().unwrap_or_default());
+    assert!(said.contains(part), "{said}");
+    failure
+}
+
+#[test]
+fn when_a_line_is_asked_for_then_the_page_starts_there() {
+    for (file, line, want, start, total) in [
+        ("a\nb\nc\n", 2, "b\nc\n", Some(2), Some(3)),
+        ("a\nb\nc", 3, "c", Some(3), Some(3)),
+        ("a\nb\nc", 0, "a\nb\nc", Some(1), Some(3)),
+        ("a\nb\nc", 4, "", None, Some(3)),
+        ("a\nb\nc\n", 9, "", None, Some(3)),
+        ("", 1, "", None, Some(0)),
+        ("\n", 1, "\n", Some(1), Some(1)),
+        ("\r\r\n\n", 3, "\n", Some(3), Some(3)),
+        ("a\rb\r\nc\nd", 3, "c\nd", Some(3), Some(4)),
+        ("a\r\nb\r\n", 2, "b\r\n", Some(2), Some(2)),
+        ("\u{feff}é\nü", 1, "é\nü", Some(1), Some(2)),
+    ] {
+        let page = read_page(file.as_bytes(), &ask(ReadFrom::Line(line))).unwrap();
+        assert_eq!(
+            (page.text.as_str(), page.start_line, page.total_lines),
+            (want, start, total),
+            "{file:?} from line {line}"
+        );
+        assert!(!page.has_more && page.next_cursor.is_none());
+    }
+}
+
+#[test]
+fn when_the_tail_is_asked_for_then_the_last_lines_come() {
+    for (file, count, want) in [
+        ("a\nb\nc\n", 1, "c\n"),
+        ("a\nb\nc", 2, "b\nc"),
+        ("a\nb\nc", 9, "a\nb\nc"),
+        ("a\nb", 0, ""),
+        ("", 3, ""),
+        ("a\rb\r", 1, "b\r"),
+        ("a\r\nb\r\n", 1, "b\r\n"),
+        ("a\r\nb\r\n", 2, "a\r\nb\r\n"),
+        ("a\n\n\n", 2, "\n\n"),
+    ] {
+        let page = read_page(file.as_bytes(), &ask(ReadFrom::Tail(count))).unwrap();
+        assert_eq!(page.text, want, "{file:?}, last {count}");
+    }
+}
+
+#[test]
+fn the_page_tells_how_its_lines_and_the_file_end() {
+    for (file, ending, newline) in [
+        ("a", LineEnding::None, false),
+        ("a\n", LineEnding::Lf, true),
+        ("a\r\nb\r\n", LineEnding::Crlf, true),
+        ("a\rb\r", LineEnding::Cr, true),
+        ("a\rb", LineEnding::Cr, false),
+        ("a\r\nb\n", LineEnding::Mixed, true),
+        ("a\rb\nc", LineEnding::Mixed, false),
+        ("", LineEnding::None, false),
+    ] {
+        let page = read_page(file.as_bytes(), &ask(ReadFrom::Line(1))).unwrap();
+        assert_eq!(
+            (page.line_ending, page.final_newline),
+            (ending, newline),
+            "{file:?}"
+        );
+    }
+    // Of the page, and of the head, which need not be the same.
+    let page = read_page(b"a\r\nb\nc\n".as_slice(), &ask(ReadFrom::Line(2))).unwrap();
+    assert_eq!(
+        (page.line_ending, page.head_line_ending),
+        (LineEnding::Lf, LineEnding::Mixed)
+    );
+}
+
+#[test]
+fn the_encoding_is_told_and_a_guess_is_called_one() {
+    let french = "Où êtes-vous allés cet été ? À la forêt, près du château.\n".repeat(3);
+    let russian = "Съешь же ещё этих мягких французских булок, да выпей чаю.\n".repeat(3);
+    let japanese = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。\n".repeat(3);
+    let chinese = "人人生而自由，在尊严和权利上一律平等。他们赋有理性和良心。\n".repeat(3);
+    for (text, label, bom, detected) in [
+        (&french, "utf-8", false, false),
+        (&french, "utf-8", true, false),
+        (&french, "utf-16le", true, false),
+        (&french, "utf-16be", true, false),
+        (&french, "windows-1252", false, true),
+        (&russian, "windows-1251", false, true),
+        (&russian, "koi8-u", false, true),
+        (&japanese, "shift_jis", false, true),
+        (&japanese, "euc-jp", false, true),
+        (&chinese, "gbk", false, true),
+        (&chinese, "big5", false, true),
+    ] {
+        if label == "big5" {
+            continue; // Simplified characters are not in Big5.
+        }
+        let file = encode(text, label, bom);
+        let page = read_page(file.as_slice(), &ask(ReadFrom::Line(1))).unwrap();
+        assert_eq!(
+            (
+                page.encoding.label().as_str(),
+                page.bom,
+                page.detected,
+                &page.text
+            ),
+            (label, bom, detected, text)
+        );
+    }
+}
+
+#[test]
+fn utf16_without_a_mark_is_read_only_when_asked_for() {
+    let file = encode("a\r\n\u{10a0a}\u{1f600}\nb", "utf-16le", false);
+    refused(&file, &ask(ReadFrom::Line(1)), Reason::Binary, "UTF-16");
+    let mut request = ask(ReadFrom::Line(2));
+    request.encoding = named("utf-16le");
+    let page = read_page(file.as_slice(), &request).unwrap();
+    assert_eq!(page.text, "\u{10a0a}\u{1f600}\nb");
+    assert_eq!(page.line_ending, LineEnding::Lf);
+}
+
+#[test]
+fn binaries_are_refused_and_the_probe_has_a_size() {
+    refused(b"ab\0cd", &ask(ReadFrom::Line(1)), Reason::Binary, "bytes");
+    refused(
+        b"\x01\x02\x03ab",
+        &ask(ReadFrom::Line(1)),
+        Reason::Binary,
+        "bytes",
+    );
+    let mut late = vec![b'a'; 5000];
+    late.push(0);
+    refused(&late, &ask(ReadFrom::Line(1)), Reason::Binary, "");
+    let mut request = ask(ReadFrom::Line(1));
+    request.probe_bytes = PROBE_BYTES_REST;
+    assert_eq!(
+        read_page(late.as_slice(), &request).unwrap().text.len(),
+        5001
+    );
+    // Colours in a log are no binary.
+    let log = b"\x1b[31mred\x1b[0m and plain text\n".as_slice();
+    assert!(read_page(log, &ask(ReadFrom::Line(1))).is_ok());
+    refused(
+        b"\xff\xfe\0\0a\0\0\0",
+        &ask(ReadFrom::Line(1)),
+        Reason::BadEncoding,
+        "UTF-32",
+    );
+}
+
+#[test]
+fn damage_in_utf8_is_refused_with_its_place_or_replaced_and_counted() {
+    let file = b"gr\xc3\xbc\xc3\x9fe\nz\xc3\xa4h \xff\xfe x\n".as_slice();
+    let mut request = ask(ReadFrom::Line(1));
+    refused(file, &request, Reason::BadEncoding, "offset 13, in line 2");
+    // The window decides: a page without the damage is fine.
+    request.max_lines = 1;
+    assert_eq!(read_page(file, &request).unwrap().text, "grüße\n");
+    request.max_lines = 9;
+    request.on_malformed = OnMalformed::Replace;
+    let page = read_page(file, &request).unwrap();
+    assert_eq!(page.text, "grüße\nzäh \u{fffd}\u{fffd} x\n");
+    assert_eq!(page.replaced, 2);
+}
+
+#[test]
+fn a_wrongly_named_encoding_is_refused_with_the_likely_one() {
+    let utf8 = "grüße, schöne Welt\n".as_bytes();
+    let mut request = ask(ReadFrom::Line(1));
+    request.encoding = named("euc-kr");
+    refused(utf8, &request, Reason::BadEncoding, "looks like utf-8");
+    let latin = encode("Où êtes-vous allés cet été ?\n", "windows-1252", false);
+    request.encoding = named("utf-8");
+    refused(
+        &latin,
+        &request,
+        Reason::BadEncoding,
+        "looks like windows-1252",
+    );
+    let marked = encode("abc", "utf-16be", true);
+    request.encoding = named("utf-16le");
+    refused(&marked, &request, Reason::BadEncoding, "Name utf-16be");
+    for label in ["utf-9", "", "iso-2022-jp", "hz-gb-2312"] {
+        let failure = Charset::for_label(label).unwrap_err();
+        assert_eq!(failure.reason(), Reason::BadEncoding);
+    }
+    // A last odd byte is damage, too.
+    let odd = b"\xff\xfea\0\n\0b".as_slice();
+    refused(
+        odd,
+        &ask(ReadFrom::Line(1)),
+        Reason::BadEncoding,
+        "offset 6, in line 2",
+    );
+    assert_eq!(
+        read_page(odd, &ask(ReadFrom::Tail(1)))
+            .unwrap_err()
+            .reason(),
+        Reason::BadEncoding
+    );
+}
+
+#[test]
+fn long_lines_are_cut_and_the_rest_can_be_read_on() {
+    let file = format!("short\n{}é{}\r\nlast", "x".repeat(9), "y".repeat(100_000));
+    let mut request = ask(ReadFrom::Line(1));
+    request.max_line_bytes = Some(10);
+    let page = read_page(file.as_bytes(), &request).unwrap();
+    assert_eq!(page.text, "short\nxxxxxxxxx\r\nlast");
+    assert_eq!((page.lines, page.truncated_lines()), (3, 1));
+    assert_eq!(
+        page.cut_lines,
+        [CutLine {
+            index: 1,
+            rest_at: 15,
+            omitted: 100_002
+        }]
+    );
+    request = ask(ReadFrom::Byte(15));
+    request.max_lines = 1;
+    let rest = read_page(file.as_bytes(), &request).unwrap();
+    assert!(rest.starts_mid_line && rest.text.starts_with("éyyy") && rest.text.ends_with("y\r\n"));
+}
+
+#[test]
+fn a_byte_inside_a_character_is_that_character() {
+    for (label, text) in [
+        ("utf-8", "aé漢😀b"),
+        ("utf-16le", "aé漢😀b"),
+        ("gb18030", "aé漢😀b"),
+    ] {
+        let file = encode(text, label, false);
+        let mut request = ask(ReadFrom::Byte(0));
+        request.encoding = named(label);
+        for offset in 0..=file.len() as u64 {
+            request.from = ReadFrom::Byte(offset);
+            let page = read_page(file.as_slice(), &request).unwrap();
+            assert!(
+                text.ends_with(&page.text),
+                "{label} {offset}: {:?}",
+                page.text
+            );
+            assert!(page.byte_range.start <= offset && offset - page.byte_range.start < 4);
+        }
+    }
+}
+
+#[test]
+fn cursors_of_another_version_or_made_up_are_refused() {
+    let file = "ab\r\ncd\né\n".as_bytes();
+    let mut request = ask(ReadFrom::Line(1));
+    request.max_lines = 1;
+    let cursor = read_page(file, &request).unwrap().next_cursor.unwrap();
+    request.from = ReadFrom::Cursor(cursor);
+    assert_eq!(read_page(file, &request).unwrap().text, "cd\n");
+    request.stamp.mtime_ns += 1;
+    refused(file, &request, Reason::BadCursor, "changed");
+    request.stamp = STAMP;
+    for (offset, mid_line) in [(1, false), (3, false), (8, true), (99, true), (5, false)] {
+        request.from = ReadFrom::Cursor(Cursor {
+            offset,
+            mid_line,
+            ..cursor
+        });
+        refused(file, &request, Reason::BadCursor, "cursor");
+    }
+}
+
+#[test]
+fn bytes_are_bounded_by_what_is_there() {
+    let file = b"0123456789".as_slice();
+    assert_eq!(read_bytes(file, 3, 4).unwrap(), b"3456");
+    assert_eq!(read_bytes(file, 8, usize::MAX).unwrap(), b"89");
+    assert_eq!(read_bytes(file, 99, 4).unwrap(), b"");
+}
+
+/// Four GiB of numbered lines, made when read; counts what is read.
+struct Huge {
+    read: Cell<u64>,
+    largest: Cell<usize>,
+}
+
+impl Huge {
+    const LEN: u64 = 4 << 30;
+    const fn new() -> Self {
+        Self {
+            read: Cell::new(0),
+            largest: Cell::new(0),
+        }
+    }
+}
+
+impl ReadAt for Huge {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read.set(self.read.get() + buf.len() as u64);
+        self.largest.set(self.largest.get().max(buf.len()));
+        for (at, byte) in (offset..).zip(buf.iter_mut()) {
+            *byte = if at % 16 == 15 {
+                b'\n'
+            } else {
+                b'a' + (at / 16 % 26) as u8
+            };
+        }
+        Ok(buf.len())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(Self::LEN)
+    }
+}
+
+#[test]
+fn ten_lines_from_the_end_of_four_gib_read_less_than_a_mib() {
+    let file = Huge::new();
+    let page = read_page(&file, &ask(ReadFrom::Tail(10))).unwrap();
+    assert_eq!((page.lines, page.has_more), (10, false));
+    assert_eq!(page.byte_range, Huge::LEN - 160..Huge::LEN);
+    assert!(file.read.get() <= 1 << 20, "{} bytes", file.read.get());
+    assert!(file.largest.get() <= 64 * 1024);
+}
+
+#[test]
+fn a_page_deep_in_a_large_file_costs_a_page() {
+    let file = Huge::new();
+    let mut request = ask(ReadFrom::Byte(3 << 30));
+    request.max_lines = 10;
+    let cursor = read_page(&file, &request).unwrap().next_cursor.unwrap();
+    file.read.set(0);
+    request.from = ReadFrom::Cursor(cursor);
+    let page = read_page(&file, &request).unwrap();
+    assert_eq!(page.byte_range, (3 << 30) + 160..(3 << 30) + 320);
+    assert!(file.read.get() <= 256 * 1024, "{} bytes", file.read.get());
+}
+
+/// One line without end, and a file that shrinks, and one that is cancelled.
+struct Odd(fn(&mut [u8], u64) -> io::Result<usize>, u64);
+
+impl ReadAt for Odd {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        (self.0)(buf, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.1)
+    }
+}
+
+#[test]
+fn the_tail_of_a_line_without_end_is_its_last_page() {
+    let file = Odd(
+        |buf, _| {
+            buf.fill(b'x');
+            Ok(buf.len())
+        },
+        4 << 30,
+    );
+    let page = read_page(&file, &ask(ReadFrom::Tail(10))).unwrap();
+    assert!(page.starts_mid_line && !page.has_more);
+    assert_eq!(page.text.len(), 256 * 1024);
+}
+
+#[test]
+fn a_file_that_shrinks_is_changed_and_a_reader_may_stop_the_scan() {
+    let shrinking = Odd(|_, _| Ok(0), 100);
+    let failure = read_page(&shrinking, &ask(ReadFrom::Line(1))).unwrap_err();
+    assert_eq!(failure.reason(), Reason::Changed);
+    let cancelled = Odd(
+        |_, _| Err(io::Error::other(Failure::from(Reason::Cancelled))),
+        9,
+    );
+    let failure = read_page(&cancelled, &ask(ReadFrom::Line(1))).unwrap_err();
+    assert_eq!(failure.reason(), Reason::Cancelled);
+    let broken = Odd(|_, _| Err(io::Error::from_raw_os_error(5)), 9);
+    let failure = read_page(&broken, &ask(ReadFrom::Line(1))).unwrap_err();
+    assert_eq!(failure.reason(), Reason::Io);
+}
+
+#[test]
+fn an_opened_file_is_read_at_its_positions() {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        flags,
+        Mode::empty(),
+    )
+    .unwrap();
+    let page = read_page(&file, &ask(ReadFrom::Line(2))).unwrap();
+    assert!(page.text.starts_with("name = \"portcullis-files\"\n"));
+    assert_eq!(page.total_bytes, file.len().unwrap());
+}
+
+/// Text whose characters every encoding in `label` can say.
+fn sample() -> impl Strategy<Value = (String, &'static str, bool)> {
+    let line_end = prop_oneof![
+        Just("\n"),
+        Just("\r\n"),
+        Just("\r"),
+        Just("\n\n"),
+        Just("\r\r\n")
+    ];
+    let words = |words: &'static [&'static str]| proptest::sample::select(words);
+    let wide = words(&[
+        "",
+        "a",
+        "é",
+        "漢字",
+        "😀",
+        "line ",
+        "\u{a0a}",
+        "\u{d0d}",
+        "ξ",
+        "\u{10d0a}",
+    ]);
+    let latin = words(&["", "a", "é", "ÿ", "ü ", "line ", "€"]);
+    let kanji = words(&["", "a", "漢字", "かな", "line ", "表"]);
+    let text = |piece: BoxedStrategy<&'static str>| {
+        proptest::collection::vec(prop_oneof![3 => piece, 1 => line_end.clone()], 0..60)
+            .prop_map(|pieces| pieces.concat())
+    };
+    prop_oneof![
+        (
+            text(wide.clone().boxed()),
+            prop_oneof![Just("utf-8"), Just("utf-16le"), Just("utf-16be")],
+            any::<bool>()
+        ),
+        (text(wide.boxed()), Just("gb18030"), Just(false)),
+        (text(latin.boxed()), Just("windows-1252"), Just(false)),
+        (
+            text(kanji.boxed()),
+            prop_oneof![Just("shift_jis"), Just("euc-jp"), Just("gbk")],
+            Just(false)
+        ),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pages_of_any_size_join_to_the_decoded_file(
+        (text, label, bom) in sample(), max_lines in 1u64..8, max_bytes in 1usize..80, first in 1u64..6,
+    ) {
+        let file = encode(&text, label, bom);
+        let mut request = ask(ReadFrom::Line(first));
+        request.max_lines = max_lines;
+        request.max_bytes = max_bytes;
+        request.encoding = named(label);
+        let lines = split(&text);
+        let pages = pages(&file, &request).unwrap();
+        let joined: String = pages.iter().map(|page| page.text.as_str()).collect();
+        let skipped = usize::try_from(first).unwrap() - 1;
+        prop_assert_eq!(joined, lines.iter().skip(skipped).cloned().collect::<String>());
+        let mut at = pages[0].byte_range.start;
+        for page in &pages {
+            prop_assert!(page.text.len() <= max_bytes.max(16));
+            prop_assert!(page.lines <= max_lines);
+            prop_assert_eq!(page.byte_range.start, at);
+            prop_assert_eq!(page.has_more, page.next_cursor.is_some());
+            prop_assert_eq!(page.bom, bom);
+            at = page.byte_range.end;
+            if let Some(number) = page.start_line {
+                let line = &lines[usize::try_from(number).unwrap() - 1];
+                let begun = split(&page.text);
+                prop_assert!(page.starts_mid_line || line.starts_with(begun[0].as_str()));
+                prop_assert!(!page.starts_mid_line || line.ends_with(begun[0].as_str()) || page.ends_mid_line);
+            }
+        }
+        prop_assert_eq!(at, file.len() as u64);
+        prop_assert_eq!(pages.last().unwrap().total_lines, Some(lines.len() as u64));
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines((text, label, bom) in sample(), count in 0u64..12) {
+        let file = encode(&text, label, bom);
+        let mut request = ask(ReadFrom::Tail(count));
+        request.encoding = named(label);
+        let lines = split(&text);
+        let skipped = lines.len().saturating_sub(usize::try_from(count).unwrap());
+        let page = read_page(file.as_slice(), &request).unwrap();
+        prop_assert_eq!(page.text, lines[skipped..].concat());
+        prop_assert_eq!(page.final_newline, text.ends_with(['\n', '\r']));
+    }
+
+    #[test]
+    fn replaced_pages_join_to_the_whole_replaced(
+        file in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(0xc3)], 0..80),
+        max_bytes in 16usize..60, max_lines in 1u64..4,
+    ) {
+        let mut request = ask(ReadFrom::Line(1));
+        request.probe_bytes = 0;
+        request.encoding = named("utf-8");
+        request.on_malformed = OnMalformed::Replace;
+        request.max_bytes = max_bytes;
+        request.max_lines = max_lines;
+        prop_assume!(!file.starts_with(&[0xff, 0xfe]) && !file.starts_with(&[0xfe, 0xff]));
+        prop_assume!(!file.starts_with(&[0xef, 0xbb, 0xbf]) && !file.starts_with(&[0, 0, 0xfe, 0xff]));
+        let pages = pages(&file, &request).unwrap();
+        let joined: String = pages.iter().map(|page| page.text.as_str()).collect();
+        prop_assert_eq!(joined, String::from_utf8_lossy(&file).into_owned());
+    }
+
+    #[test]
+    fn nothing_panics_on_any_bytes(
+        file in proptest::collection::vec(any::<u8>(), 0..200),
+        from in prop_oneof![
+            (0u64..9).prop_map(ReadFrom::Line), (0u64..9).prop_map(ReadFrom::Tail), (0u64..300).prop_map(ReadFrom::Byte),
+        ],
+        max_bytes in 0usize..60,
+        cap in proptest::option::of(0usize..20),
+        label in proptest::sample::select(&["", "utf-8", "utf-16le", "gb18030", "big5", "shift_jis", "euc-kr", "windows-1252"][..]),
+    ) {
+        let mut request = ask(from);
+        request.max_bytes = max_bytes;
+        request.max_line_bytes = cap;
+        request.on_malformed = OnMalformed::Replace;
+        request.probe_bytes = 0;
+        if !label.is_empty() {
+            request.encoding = named(label);
+        }
+        if let Ok(pages) = pages(&file, &request) {
+            for page in pages {
+                prop_assert!(page.text.len() <= max_bytes.max(16));
+            }
+        }
+    }
+}
+
+/// Endings that fall on the borders of blocks, where a CR may wait for its LF.
+#[test]
+fn line_ends_on_block_borders_are_counted_once() {
+    for fill in 65_530..65_540usize {
+        for end in ["\n", "\r\n", "\r"] {
+            for label in ["utf-8", "utf-16le"] {
+                let text = format!(
+                    "{}{end}é{end}{}{end}b",
+                    "x".repeat(fill),
+                    "y".repeat(fill - 4)
+                );
+                let file = encode(&text, label, false);
+                let mut request = ask(ReadFrom::Line(3));
+                request.encoding = named(label);
+                let lines = split(&text);
+                let page = read_page(file.as_slice(), &request).unwrap();
+                assert_eq!(page.text, lines[2..].concat());
+                assert_eq!(page.total_lines, Some(4));
+                request.from = ReadFrom::Tail(2);
+                assert_eq!(
+                    read_page(file.as_slice(), &request).unwrap().text,
+                    lines[2..].concat()
+                );
+            }
+        }
+    }
+}

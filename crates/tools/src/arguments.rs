@@ -1,0 +1,39 @@
+//! Arguments as agents send them: checked whole, before anything is done.
+
+use portcullis_files::Authority;
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, Reason, RootId, Verb};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use portcullis_files::ScopedFs;
+
+/// Reads `arguments` as `T`; what does not fit is named.
+pub(crate) fn parse<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
+    let arguments = match arguments {
+        Value::Null => Value::Object(serde_json::Map::new()),
+        given => given,
+    };
+    serde_json::from_value(arguments).map_err(|error| {
+        Failure::new(Reason::BadArguments, format!("The arguments do not fit the tool: {error}."))
+            .hint("Look at the tool's input schema, and call it again.")
+    })
+}
+
+/// The scope and the path in it that `path` means.
+pub(crate) fn scope(
+    authority: &Authority,
+    caller: &Caller,
+    verb: Verb,
+    root: Option<&str>,
+    path: &str,
+) -> Result<(ScopedFs, String), Failure> {
+    let refuse = |failure: Failure| authority.gate().refuse(caller, verb, path, failure);
+    let named = match root {
+        None => None,
+        Some(name) => Some(RootId::parse(name).ok_or(Reason::UnknownRoot).map_err(Failure::from).map_err(refuse)?),
+    };
+    let located = authority.locate(named.as_ref(), path).map_err(refuse)?;
+    let scope = authority.scope(caller, Some(&located.root)).map_err(refuse)?;
+    Ok((scope, located.alleged))
+}

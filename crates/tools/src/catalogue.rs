@@ -1,0 +1,66 @@
+//! Every tool there is, with its schemas. Built when first asked for: schemas
+//! are no part of a fast start.
+
+use std::sync::OnceLock;
+
+use portcullis_proto::{Group, ToolSpec, ToolTraits};
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::Value;
+
+use crate::{get_file_tree, glob, list_files, read_file, stat};
+
+/// The tools that look at files, in the order agents see them.
+pub(crate) fn looking() -> &'static [ToolSpec] {
+    static SPECS: OnceLock<Vec<ToolSpec>> = OnceLock::new();
+    SPECS.get_or_init(|| {
+        vec![
+            looks::<get_file_tree::Arguments, get_file_tree::Reply>(
+                "get_file_tree",
+                "Directory tree",
+                "Show a shallow directory tree as indented text. Start low and drill into subdirectories. Paths are relative to the root.",
+            ),
+            looks::<list_files::Arguments, list_files::Reply>(
+                "list_files",
+                "List files",
+                "List the files and directories in a directory, sorted and paged. With recursive or pattern, list what is below it.",
+            ),
+            looks::<read_file::Arguments, read_file::Reply>(
+                "read_file",
+                "Read file",
+                "Read a window of a file: lines of text from a line number, from the end, or from a cursor; or raw bytes. Works on files of any size.",
+            ),
+            looks::<stat::Arguments, stat::Reply>(
+                "stat",
+                "File status",
+                "Tell type, size, time, mode and version of one file or directory.",
+            ),
+            looks::<glob::Arguments, list_files::Reply>(
+                "glob",
+                "Find files",
+                "Find files and directories below a directory by a glob such as **/*.rs.",
+            ),
+        ]
+    })
+}
+
+fn looks<A: JsonSchema, R: JsonSchema>(name: &'static str, title: &'static str, description: &'static str) -> ToolSpec {
+    ToolSpec {
+        name,
+        title,
+        description,
+        group: Group::FilesystemRead,
+        traits: ToolTraits::LOOKS,
+        input_schema: schema::<A>(),
+        output_schema: schema::<R>(),
+    }
+}
+
+/// A schema with everything inlined: some clients follow no reference.
+fn schema<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
+    schema.remove("title");
+    schema.to_value()
+}

@@ -1,0 +1,71 @@
+//! The limits of every tool, in one table. `docs/SPEC.md` shows the same one.
+
+/// One limit: what holds unless asked otherwise, and what may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What it limits.
+    pub what: &'static str,
+    /// Unless asked otherwise.
+    pub default: usize,
+    /// At most; more is clamped, and the reply says so.
+    pub max: usize,
+}
+
+impl Limit {
+    /// What holds when `asked` was asked for, and whether that was clamped.
+    pub(crate) fn of(self, asked: Option<usize>) -> (usize, bool) {
+        match asked {
+            None => (self.default, false),
+            Some(asked) => (asked.min(self.max), asked > self.max),
+        }
+    }
+}
+
+/// Every limit of the tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Lines of one read.
+    pub lines: Limit,
+    /// Bytes of text in one read.
+    pub text_bytes: Limit,
+    /// Bytes of one line before it is cut.
+    pub line_bytes: Limit,
+    /// Raw bytes of one read.
+    pub raw_bytes: Limit,
+    /// Entries of one listing.
+    pub entries: Limit,
+    /// Depth of a tree.
+    pub depth: Limit,
+    /// Entries of a tree.
+    pub tree_entries: Limit,
+    /// Milliseconds a walk may take before it returns what it has.
+    pub walk_ms: Limit,
+}
+
+/// The limits over MCP.
+pub const LIMITS: Limits = Limits {
+    lines: Limit { what: "lines of a read", default: 200, max: 500 },
+    text_bytes: Limit { what: "bytes of text of a read", default: 262_144, max: 262_144 },
+    line_bytes: Limit { what: "bytes of one line", default: 4_096, max: 65_536 },
+    raw_bytes: Limit { what: "raw bytes of a read", default: 65_536, max: 1_048_576 },
+    entries: Limit { what: "entries of a listing", default: 200, max: 1_000 },
+    depth: Limit { what: "depth of a tree", default: 2, max: 5 },
+    tree_entries: Limit { what: "entries of a tree", default: 200, max: 1_000 },
+    walk_ms: Limit { what: "milliseconds of a walk", default: 20_000, max: 20_000 },
+};
+
+impl Limits {
+    /// The table, row by row.
+    pub const fn rows(&self) -> [Limit; 8] {
+        [
+            self.lines,
+            self.text_bytes,
+            self.line_bytes,
+            self.raw_bytes,
+            self.entries,
+            self.depth,
+            self.tree_entries,
+            self.walk_ms,
+        ]
+    }
+}

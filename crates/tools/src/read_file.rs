@@ -1,0 +1,200 @@
+//! `read_file`: a window of a file, as lines of text or as raw bytes.
+
+use portcullis_files::{Authority, ByteWindow, ScopedFs, TextFrom, TextRequest};
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, Reason, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::arguments::{parse, scope};
+use crate::limits::LIMITS;
+use crate::resource::base64;
+use crate::shown::containment;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file, from the root.
+    file_path: String,
+    /// First line, counted from 1. Default 1.
+    start_line: Option<u64>,
+    /// How many lines. Default 200, at most 500.
+    max_lines: Option<usize>,
+    /// The last so many lines instead.
+    tail_lines: Option<u64>,
+    /// Go on where the page before ended (its nextCursor).
+    cursor: Option<String>,
+    /// Read the text in this encoding instead of finding out.
+    encoding: Option<String>,
+    /// Read raw bytes from this offset instead of text; they come as base64.
+    byte_offset: Option<u64>,
+    /// How many raw bytes. Default 65,536, at most 1,048,576.
+    byte_length: Option<usize>,
+    /// Which root; the workspace where none is named.
+    root: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reply {
+    /// Path from the root.
+    path: String,
+    /// The text, exactly as it stands in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    /// Raw bytes as base64, where bytes were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
+    /// The line the text begins with, counted from 1, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_line: Option<u64>,
+    /// How many lines were returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line_count: Option<u64>,
+    /// How many lines the file has, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_lines: Option<u64>,
+    /// The offset the window begins at.
+    byte_offset: u64,
+    /// Bytes of the window.
+    byte_count: u64,
+    /// Bytes of the file.
+    total_bytes: u64,
+    /// Whether the file goes on behind the window.
+    has_more: bool,
+    /// Pass it as `cursor` to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    /// Lines that were cut because they are longer than a line may be.
+    #[serde(skip_serializing_if = "is_zero")]
+    cut_lines: u64,
+    /// Whether a limit asked for was over the maximum.
+    clamped: bool,
+    /// The text's encoding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    /// Whether the encoding was guessed from the bytes rather than known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    encoding_detected: bool,
+    /// lf, crlf, cr, mixed or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line_ending: Option<String>,
+    /// Which ignore file names it, if one does; it is read all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matched_ignore: Option<String>,
+    /// Changes when the file does.
+    version: String,
+    /// kernel_atomic or best_effort.
+    containment: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Value) -> Result<(Reply, String), Failure> {
+    let arguments: Arguments = parse(arguments)?;
+    let (scope, path) = scope(authority, caller, Verb::Read, arguments.root.as_deref(), &arguments.file_path)?;
+    if arguments.byte_offset.is_some() || arguments.byte_length.is_some() {
+        return bytes(&scope, &path, &arguments).await;
+    }
+    text(&scope, &path, arguments).await
+}
+
+async fn bytes(scope: &ScopedFs, path: &str, arguments: &Arguments) -> Result<(Reply, String), Failure> {
+    let (max, clamped) = LIMITS.raw_bytes.of(arguments.byte_length);
+    let window = ByteWindow::Part { offset: arguments.byte_offset.unwrap_or(0), max };
+    let page = scope.read_bytes(path, window).await?;
+    let encoded = base64(&page.bytes);
+    let reply = Reply {
+        path: page.path.shown().to_owned(),
+        content: None,
+        base64: Some(encoded.clone()),
+        start_line: None,
+        line_count: None,
+        total_lines: None,
+        byte_offset: page.offset,
+        byte_count: page.bytes.len() as u64,
+        total_bytes: page.meta.size,
+        has_more: page.more,
+        next_cursor: None,
+        cut_lines: 0,
+        clamped,
+        encoding: None,
+        encoding_detected: false,
+        line_ending: None,
+        matched_ignore: None,
+        version: page.meta.version(),
+        containment: containment(page.containment),
+    };
+    Ok((reply, encoded))
+}
+
+async fn text(scope: &ScopedFs, path: &str, arguments: Arguments) -> Result<(Reply, String), Failure> {
+    let (max_lines, clamped) = LIMITS.lines.of(arguments.max_lines);
+    let from = match (arguments.cursor, arguments.tail_lines, arguments.start_line) {
+        (Some(cursor), None, None) => TextFrom::Cursor(cursor),
+        (None, Some(lines), None) => TextFrom::Tail(lines.min(max_lines.max(1) as u64)),
+        (None, None, Some(0)) => {
+            return Err(Failure::new(Reason::BadArguments, "Lines are counted from 1.").hint("Call it again with startLine 1."));
+        }
+        (None, None, line) => TextFrom::Line(line.unwrap_or(1)),
+        (_, _, _) => {
+            return Err(Failure::new(Reason::BadArguments, "startLine, tailLines and cursor exclude each other.")
+                .hint("Call it again with one of them."));
+        }
+    };
+    let request = TextRequest {
+        from,
+        max_lines: max_lines as u64,
+        max_bytes: LIMITS.text_bytes.default,
+        max_line_bytes: Some(LIMITS.line_bytes.default),
+        encoding: arguments.encoding,
+        classify: true,
+    };
+    let read = scope.read_text(path, request).await?;
+    let page = read.page;
+    let cut_lines = page.truncated_lines();
+    let next_cursor = page.next_cursor.as_ref().map(ToString::to_string);
+    let mut text = page.text.clone();
+    let mut notes = Vec::new();
+    if cut_lines > 0 {
+        notes.push(format!("{cut_lines} long lines cut"));
+    }
+    if page.detected {
+        notes.push(format!("encoding {} was guessed", page.encoding.label()));
+    }
+    if let Some(cursor) = &next_cursor {
+        notes.push(format!("more: pass cursor {cursor:?}"));
+    }
+    if !notes.is_empty() {
+        if !text.ends_with('\n') && !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&format!("({})", notes.join("; ")));
+    }
+    let reply = Reply {
+        path: read.path.shown().to_owned(),
+        start_line: page.start_line,
+        line_count: Some(page.lines),
+        total_lines: page.total_lines,
+        byte_offset: page.byte_range.start,
+        byte_count: page.byte_range.end - page.byte_range.start,
+        total_bytes: page.total_bytes,
+        has_more: page.has_more,
+        next_cursor,
+        cut_lines,
+        clamped,
+        encoding: Some(page.encoding.label()),
+        encoding_detected: page.detected,
+        line_ending: Some(page.line_ending.as_str().to_owned()),
+        matched_ignore: read.matched_ignore,
+        version: read.meta.version(),
+        containment: containment(read.containment),
+        content: Some(page.text),
+        base64: None,
+    };
+    Ok((reply, text))
+}

@@ -1,0 +1,84 @@
+//! Pieces of replies that several tools show alike.
+
+use portcullis_files::{Entry, Meta};
+use portcullis_policy::Containment;
+use portcullis_proto::Counts;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// One entry of a listing.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ShownEntry {
+    /// Name.
+    pub(crate) name: String,
+    /// Path from the root; absent when no path can ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    /// file, directory, symlink, mount or special.
+    pub(crate) r#type: String,
+    /// Bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size_bytes: Option<u64>,
+    /// Last change, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) modified_ms: Option<i64>,
+}
+
+impl From<Entry> for ShownEntry {
+    fn from(entry: Entry) -> Self {
+        Self {
+            name: entry.name,
+            path: entry.path.map(|path| path.shown().to_owned()),
+            r#type: entry.entity.as_str().to_owned(),
+            size_bytes: entry.meta.as_ref().map(|meta| meta.size),
+            modified_ms: entry.meta.as_ref().map(Meta::modified_ms),
+        }
+    }
+}
+
+/// What a listing left out, counted and not named.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Skipped {
+    /// Denied by a rule.
+    pub(crate) denied: u64,
+    /// Of a protected class: ask for one by name.
+    pub(crate) secret: u64,
+    /// Named by an ignore file or excluded by default.
+    pub(crate) ignored: u64,
+    /// Directories moved away while they were read.
+    pub(crate) moved: u64,
+}
+
+impl From<Counts> for Skipped {
+    fn from(counts: Counts) -> Self {
+        Self { denied: counts.denied, secret: counts.secret, ignored: counts.ignored, moved: counts.moved }
+    }
+}
+
+impl Skipped {
+    /// One line for people, or nothing.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let parts: Vec<String> = [
+            (self.denied, "denied by a rule"),
+            (self.secret, "secret (ask for one by name)"),
+            (self.ignored, "ignored (includeIgnored shows them)"),
+            (self.moved, "directories moved meanwhile"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+        (!parts.is_empty()).then(|| format!("left out: {}", parts.join(", ")))
+    }
+}
+
+/// How firmly the path was held inside the root, as the wire spells it.
+pub(crate) fn containment(containment: Containment) -> String {
+    match containment {
+        Containment::KernelAtomic => "kernel_atomic",
+        Containment::BestEffort => "best_effort",
+    }
+    .to_owned()
+}
