@@ -5,6 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use portcullis_proto::Failure;
+use portcullis_store::StoreError;
 
 /// How a command that did its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,17 @@ impl From<Ending> for ExitCode {
 pub(crate) struct Problem {
     pub(crate) what: String,
     pub(crate) hint: Option<String>,
-    usage: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Something is wrong.
+    Trouble,
+    /// Something typed cannot be meant.
+    Usage,
+    /// Whoever read our output has seen enough.
+    NobodyListens,
 }
 
 impl Problem {
@@ -37,14 +48,14 @@ impl Problem {
         Self {
             what: what.to_string(),
             hint: None,
-            usage: false,
+            kind: Kind::Trouble,
         }
     }
 
     /// Something typed cannot be meant.
     pub(crate) fn usage(what: impl fmt::Display) -> Self {
         Self {
-            usage: true,
+            kind: Kind::Usage,
             ..Self::new(what)
         }
     }
@@ -54,8 +65,25 @@ impl Problem {
         self
     }
 
+    /// The reader of our output went away, as `head` does.
+    pub(crate) fn nobody_listens() -> Self {
+        Self {
+            kind: Kind::NobodyListens,
+            ..Self::new("")
+        }
+    }
+
+    /// Whether there is somebody to tell.
+    pub(crate) fn is_worth_telling(&self) -> bool {
+        self.kind != Kind::NobodyListens
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if self.usage { 2 } else { 1 })
+        match self.kind {
+            Kind::Trouble => ExitCode::from(1),
+            Kind::Usage => ExitCode::from(2),
+            Kind::NobodyListens => ExitCode::SUCCESS,
+        }
     }
 }
 
@@ -69,7 +97,20 @@ impl From<Failure> for Problem {
         Self {
             what,
             hint: failure.next_step().map(str::to_owned),
-            usage: false,
+            kind: Kind::Trouble,
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let what = match error.detail() {
+            "" => error.message().to_owned(),
+            detail => format!("{} ({detail})", error.message()),
+        };
+        Self {
+            hint: error.next_step().map(str::to_owned),
+            ..Self::new(what)
         }
     }
 }
