@@ -26,6 +26,14 @@ pub trait Approver: Send + Sync {
     /// The surface the answers come from when this approver answers itself.
     fn surface(&self) -> Surface;
 
+    /// Whether a lasting answer can come of its questions, and so is offered.
+    /// An approver that asks on the agent's surface but leaves its questions
+    /// where the person's own terminal can answer them says yes; what counts is
+    /// still the surface the answer came from.
+    fn may_say_always(&self) -> bool {
+        self.surface().may_say_always()
+    }
+
     /// Puts one question. The gate bounds the wait by the question's deadline.
     fn ask<'a>(
         &'a self,

@@ -6,7 +6,7 @@ use portcullis_proto::{Access, Failure, RelPath, RequestId, Resource};
 
 use crate::book::Book;
 use crate::caller::Caller;
-use crate::gate::Gate;
+use crate::gate::{Gate, clip};
 use crate::root::RootEntry;
 
 /// Something is about to be tried. Exists before anything is resolved, so that
@@ -66,7 +66,7 @@ impl Attempt {
                 Ok(self)
             }
             Err(bad) => {
-                self.book.alleged = Some(alleged.chars().take(128).collect::<String>().into());
+                self.book.alleged = Some(clip(alleged));
                 Err(self.book.refuse(bad.into()))
             }
         }

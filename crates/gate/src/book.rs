@@ -1,5 +1,6 @@
 //! The book of one attempt: exactly one closing line, whatever happens.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use portcullis_policy::Source;
@@ -24,6 +25,7 @@ pub(crate) struct Book {
     pub(crate) wrappers: Vec<String>,
     pub(crate) question: Option<QuestionId>,
     pub(crate) answered_by: Option<String>,
+    questions: u32,
     began_us: u64,
     open: bool,
 }
@@ -44,10 +46,26 @@ impl Book {
             wrappers: Vec::new(),
             question: None,
             answered_by: None,
+            questions: 0,
             began_us: gate.clock.monotonic_us(),
             open: true,
             gate: Arc::clone(gate),
         }
+    }
+
+    /// The name of the next question. An attempt may ask twice, about a secret
+    /// path and then about what stands there, and no two share a name: the
+    /// answer to one is none to the other.
+    pub(crate) fn next_question(&mut self) -> QuestionId {
+        self.questions += 1;
+        let request = self.request.as_str();
+        let request = request.strip_prefix("r_").unwrap_or(request);
+        let id = QuestionId::new(match self.questions {
+            1 => format!("q_{request}"),
+            n => format!("q_{request}_{n}"),
+        });
+        self.question = Some(id.clone());
+        id
     }
 
     /// The line before a mutation acts.
@@ -55,7 +73,8 @@ impl Book {
         self.write(Phase::Opening, Outcome::Begun, None, Settled::default())
     }
 
-    /// The closing line. After it, dropping the book writes nothing.
+    /// The closing line. After it, dropping the book writes nothing. A line that
+    /// cannot be written seals the gate.
     pub(crate) fn close(
         &mut self,
         outcome: Outcome,
@@ -66,12 +85,15 @@ impl Book {
             return Ok(());
         }
         let kept = self.write(Phase::Closing, outcome, reason, settled);
+        if kept.is_err() {
+            self.gate.seal();
+        }
         self.tell_hooks(outcome);
         kept
     }
 
-    /// Closes on a refusal or failure and hands it back. A line that cannot be
-    /// written changes nothing here: nothing was done, and the gate seals.
+    /// Closes on a refusal or failure and hands it back. Whether the line could
+    /// be written changes nothing for this caller: nothing was done.
     pub(crate) fn refuse(mut self, failure: Failure) -> Failure {
         self.close_failed(&failure);
         failure
@@ -83,12 +105,7 @@ impl Book {
             (_, Category::Policy) => Outcome::Denied,
             (_, Category::Operational) => Outcome::Failed,
         };
-        if self
-            .close(outcome, Some(failure.reason()), Settled::default())
-            .is_err()
-        {
-            self.gate.seal();
-        }
+        drop(self.close(outcome, Some(failure.reason()), Settled::default()));
     }
 
     fn write(
@@ -99,7 +116,7 @@ impl Book {
         settled: Settled,
     ) -> Result<(), LedgerDown> {
         let gate = &self.gate;
-        gate.ledger.append(&Event {
+        let event = Event {
             phase,
             at: gate.clock.now_ms(),
             request_id: &self.request,
@@ -118,7 +135,11 @@ impl Book {
             hash: settled.hash,
             counts: settled.counts,
             duration_us: gate.clock.monotonic_us().saturating_sub(self.began_us),
-        })
+        };
+        // A ledger that panics has not kept the line. Lines are also written
+        // while a panic unwinds, where a second one would end the process.
+        catch_unwind(AssertUnwindSafe(|| gate.ledger.append(&event)))
+            .unwrap_or_else(|_| Err(LedgerDown("it panicked".into())))
     }
 
     pub(crate) fn hook_call(&self) -> HookCall {
@@ -135,7 +156,11 @@ impl Book {
         }
         let call = self.hook_call();
         for hook in &self.gate.hooks {
-            hook.after(&call, outcome);
+            // It observes: its panic is its own, and must not undo an act that
+            // is done, nor meet another panic on its way out.
+            drop(catch_unwind(AssertUnwindSafe(|| {
+                hook.after(&call, outcome)
+            })));
         }
     }
 }
@@ -143,12 +168,6 @@ impl Book {
 impl Drop for Book {
     /// Reached open only when a request was cancelled or a panic unwinds.
     fn drop(&mut self) {
-        if self.open
-            && self
-                .close(Outcome::Abandoned, None, Settled::default())
-                .is_err()
-        {
-            self.gate.seal();
-        }
+        drop(self.close(Outcome::Abandoned, None, Settled::default()));
     }
 }

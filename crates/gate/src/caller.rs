@@ -1,10 +1,10 @@
 //! The caller behind an attempt: who, through what, and who can be asked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_proto::{SessionId, Subject};
+use portcullis_proto::{Digest, SessionId, Subject};
 
 use crate::approve::{Answered, Approver};
 
@@ -102,11 +102,26 @@ impl Caller {
         self
     }
 
+    /// Whether a question could come to anything: somebody can be asked, or has
+    /// answered already.
+    pub(crate) fn can_be_asked(&self) -> bool {
+        self.approver.is_some() || self.brought().is_some()
+    }
+
+    /// Takes the answer it brought: it counts once.
     pub(crate) fn take_answer(&self) -> Option<Answered> {
-        self.answered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.brought().take()
+    }
+
+    /// Takes the answer it brought, if that is a no to one of `pinned`.
+    pub(crate) fn take_no(&self, pinned: impl FnOnce() -> [Digest; 2]) -> Option<Answered> {
+        self.brought().take_if(|brought| {
+            !brought.answer.decision.allows() && pinned().contains(&brought.digest)
+        })
+    }
+
+    fn brought(&self) -> MutexGuard<'_, Option<Answered>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,21 +1,34 @@
 //! From attempt to permit: judged lexically, resolved, judged on the facts,
 //! and asked about where a person has to say.
+//!
+//! Whatever was waited for, a hook or a person, the judgement that counts is
+//! made after the wait: what denies the deed by then wins over any yes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_policy::{
-    Asking, Class, Denial, Effect, PatternSet, Remembered, Rule, Source, Standing, Terms, Verdict,
-    View, judge,
+    Asking, Class, Denial, Remembered, Source, Standing, Terms, Verdict, View, judge,
 };
-use portcullis_proto::{Digest, Facts, Failure, QuestionId, Reason};
+use portcullis_proto::{Facts, Failure, Reason};
 
-use crate::approve::{Answered, Reply};
 use crate::attempt::Attempt;
 use crate::deed::Deed;
 use crate::grant::{Grant, Granted};
 use crate::hook::HookSay;
 use crate::permit::Permit;
-use crate::question::{Answer, Decision, Question, digest};
+use crate::question::digest;
+
+/// How long the gate waits for a hook that does not keep to its own deadline.
+const HOOK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a judgement that did not deny came to.
+struct Judged {
+    /// The question it raises, if any.
+    asking: Option<Asking>,
+    terms: Terms,
+    grants: Vec<Arc<Grant>>,
+}
 
 impl Attempt {
     /// Judges the attempt and, if it may be done, hands out the permit.
@@ -46,91 +59,74 @@ impl Attempt {
         resolve: &impl Fn(&Terms) -> Result<D, Failure>,
     ) -> Result<(D, Terms, Vec<Arc<Grant>>), Failure> {
         self.gate.check_open()?;
-        let views: Vec<View> = self
-            .roots
-            .iter()
-            .map(|root| self.gate.view(&self.caller, root))
-            .collect();
-        let terms = Terms::before_judgement(views.first().ok_or(Reason::NoGrant)?);
 
         // Lexically first: it may only deny, or ask about a secret, so that a
         // path nobody may reach is neither opened nor revealed.
         let lexical = Arc::clone(&self.book.facts);
-        let (verdict, _) = self.verdict(&lexical, &views);
-        let mut answered_for_secret = false;
-        match verdict {
-            Verdict::Deny(denial) => return Err(self.denied(denial)),
-            Verdict::Ask(asking) if asking.class == Some(Class::Secret) => {
-                self.ask(&lexical, asking).await?;
-                answered_for_secret = true;
-            }
-            Verdict::Ask(_) | Verdict::Allow(..) => {}
+        let Judged {
+            asking: mut raised,
+            mut terms,
+            ..
+        } = self.judged(&lexical)?;
+        if let Some(asking) = &raised
+            && !self.caller.can_be_asked()
+        {
+            return Err(self.nobody_to_ask(&lexical, asking));
+        }
+        let secret = raised.take_if(|asking| asking.class == Some(Class::Secret));
+        let asked_about_secret = secret.is_some();
+        if let Some(asking) = secret {
+            self.ask(&lexical, asking).await?;
+            terms = self.judged(&lexical)?.terms;
         }
 
-        let deed = resolve(&terms)?;
-        let facts = Arc::new(deed.facts());
-        self.book.facts = Arc::clone(&facts);
-        let (verdict, grants) = self.verdict(&facts, &views);
-        let mut asking = match verdict {
-            Verdict::Deny(denial) => return Err(self.denied(denial)),
-            Verdict::Ask(asking) => {
-                let covered = answered_for_secret
-                    && asking.class == Some(Class::Secret)
-                    && same_paths(&lexical, &facts);
-                (!covered).then_some(asking)
-            }
-            Verdict::Allow(_, source) => {
-                if !answered_for_secret {
-                    self.book.source = source;
-                }
-                None
-            }
-        };
+        let deed = self.resolved(&lexical, resolve, &terms)?;
+        let facts = self.facts_of(&deed)?;
+        let mut judged = self.judged(&facts)?;
         if !self.gate.hooks.is_empty() {
-            asking = self.ask_hooks(asking).await?;
+            let by_hook = self.ask_hooks().await?;
+            raised = raised.or(by_hook);
+            judged = self.judged(&facts)?;
         }
+        // A yes to the secret path answers for the same path resolved. What the
+        // path as written would be asked about, is asked wherever it leads.
+        let covered = asked_about_secret && same_paths(&lexical, &facts);
+        let asking = judged
+            .asking
+            .filter(|asking| !(covered && asking.class == Some(Class::Secret)))
+            .or(raised);
         let Some(asking) = asking else {
-            return Ok((deed, terms, grants));
+            self.heed_a_no(&lexical, &facts)?;
+            return Ok((deed, judged.terms, judged.grants));
         };
 
         // Park: the handles are closed, the digest stays.
         drop(deed);
         let asked_about = self.ask(&facts, asking).await?;
-        let deed = resolve(&terms)?;
-        let again = Arc::new(deed.facts());
-        self.book.facts = Arc::clone(&again);
+        let judged = self.judged(&facts)?;
+        let deed = self.resolved(&lexical, resolve, &judged.terms)?;
+        let again = self.facts_of(&deed)?;
+        // Equal digests: what was judged a moment ago is what is there now.
         if digest(&self.caller.subject, &again) != asked_about {
-            return Err(Failure::from(Reason::Changed)
-                .hint("Ask for it again; the new question shows what is there now."));
+            return Err(changed());
         }
-        // Rules and grants may have changed while the question was open. What
-        // now denies it wins over the yes.
+        Ok((deed, judged.terms, judged.grants))
+    }
+
+    /// Judges `facts` by the rules, grants and trust of this moment.
+    fn judged(&mut self, facts: &Facts) -> Result<Judged, Failure> {
         let views: Vec<View> = self
             .roots
             .iter()
             .map(|root| self.gate.view(&self.caller, root))
             .collect();
-        match self.verdict(&again, &views) {
-            (Verdict::Deny(denial), _) => Err(self.denied(denial)),
-            (Verdict::Ask(_) | Verdict::Allow(..), grants) => Ok((deed, terms, grants)),
-        }
-    }
-
-    fn verdict(&self, facts: &Facts, views: &[View]) -> (Verdict, Vec<Arc<Grant>>) {
-        let now = self.gate.clock.now_ms();
         let mut grants = Vec::with_capacity(views.len());
         let standing: Vec<Standing<'_>> = facts
             .resources
             .iter()
-            .zip(views)
-            .map(|(resource, view)| {
-                let found = self.gate.grants().find(
-                    &self.caller.subject.principal,
-                    &resource.root,
-                    resource.access,
-                    now,
-                );
-                let granted = match found {
+            .zip(self.roots.iter().zip(&views))
+            .map(|(resource, (root, view))| {
+                let granted = match self.gate.granted(&self.caller, root, resource.access) {
                     Granted::By(grant) => {
                         grants.push(grant);
                         true
@@ -140,7 +136,22 @@ impl Attempt {
                 Standing { view, granted }
             })
             .collect();
-        (judge(facts, &standing), grants)
+        let (asking, terms) = match judge(facts, &standing) {
+            Verdict::Deny(denial) => return Err(self.denied(denial)),
+            Verdict::Ask(asking) => (Some(asking), Terms::under(&views).ok_or(Reason::NoGrant)?),
+            Verdict::Allow(terms, source) => {
+                // Where a person answered, what they were asked about decided.
+                if self.book.answered_by.is_none() {
+                    self.book.source = source;
+                }
+                (None, terms)
+            }
+        };
+        Ok(Judged {
+            asking,
+            terms,
+            grants,
+        })
     }
 
     fn denied(&mut self, denial: Denial) -> Failure {
@@ -148,19 +159,54 @@ impl Attempt {
         refusal(denial.reason, &self.book.source)
     }
 
-    /// Asks every hook, in order. One may raise a yes to a question, or refuse.
-    async fn ask_hooks(&mut self, mut asking: Option<Asking>) -> Result<Option<Asking>, Failure> {
+    fn resolved<D: Deed>(
+        &mut self,
+        lexical: &Facts,
+        resolve: &impl Fn(&Terms) -> Result<D, Failure>,
+        terms: &Terms,
+    ) -> Result<D, Failure> {
+        let resolved = resolve(terms);
+        let only_leads = || {
+            let lead = lexical.resources.first();
+            lead.is_some_and(|resource| terms.only_leads(&resource.path))
+        };
+        if resolved.is_err() && only_leads() {
+            // A file there would be denied: that none is there is not told either.
+            return Err(self.denied(Denial {
+                reason: Reason::DeniedByRule,
+                source: Source::Builtin("root:allowedGlobs"),
+            }));
+        }
+        resolved
+    }
+
+    /// Takes the facts of a deed, once. They may say more than was attempted
+    /// (what stands there, where a link led), never something else.
+    fn facts_of<D: Deed>(&mut self, deed: &D) -> Result<Arc<Facts>, Failure> {
+        let facts = Arc::new(deed.facts());
+        if !same_shape(&self.book.facts, &facts) {
+            return Err(Failure::from(Reason::Bug)
+                .detail("the deed a hand resolved is not the one that was attempted"));
+        }
+        self.book.facts = Arc::clone(&facts);
+        Ok(facts)
+    }
+
+    /// Asks every hook, in order. One may raise a question, or refuse.
+    async fn ask_hooks(&mut self) -> Result<Option<Asking>, Failure> {
+        let mut raised = None;
         let call = self.book.hook_call();
         for hook in &self.gate.hooks {
             self.book.wrappers.push(hook.id().to_owned());
             let source = || Source::Rule(format!("hook:{}", hook.id()).into());
-            match hook.before(&call).await {
+            let said = tokio::time::timeout(HOOK_PATIENCE, hook.before(&call)).await;
+            match said.unwrap_or_else(|_| HookSay::Broken("it did not end".into())) {
                 HookSay::Pass => {}
                 HookSay::Ask(_) => {
-                    asking.get_or_insert(Asking {
+                    raised.get_or_insert(Asking {
                         class: None,
                         source: source(),
-                        remembered: Remembered::ExactPath,
+                        remembered: Remembered::Never,
                     });
                 }
                 HookSay::Deny(why) => {
@@ -185,156 +231,31 @@ impl Attempt {
                 }
             }
         }
-        Ok(asking)
-    }
-
-    /// Puts the question and returns the digest that was said yes to.
-    async fn ask(&mut self, facts: &Arc<Facts>, asking: Asking) -> Result<Digest, Failure> {
-        self.book.source = asking.source.clone();
-        let pinned = digest(&self.caller.subject, facts);
-        if let Some(Answered {
-            question,
-            digest,
-            answer,
-        }) = self.caller.take_answer()
-        {
-            self.book.question = Some(question.clone());
-            if digest != pinned {
-                return Err(Failure::from(Reason::Changed)
-                    .hint("Ask for it again; the new question shows what is there now."));
-            }
-            return self
-                .settle(facts, &asking, &question, answer)
-                .map(|()| pinned);
-        }
-        let Some(approver) = self.caller.approver.clone() else {
-            return Err(unavailable(facts, &asking));
-        };
-        let now = self.gate.clock.now_ms();
-        let patience = self.caller.patience;
-        let mut offered = vec![Decision::AllowOnce];
-        if self.caller.session.is_some() {
-            offered.push(Decision::AllowSession);
-        }
-        offered.extend([
-            Decision::AlwaysAllow,
-            Decision::DenyOnce,
-            Decision::AlwaysDeny,
-        ]);
-        let question = Question {
-            id: QuestionId::new(format!(
-                "q_{}",
-                self.book.request.as_str().trim_start_matches("r_")
-            )),
-            digest: pinned,
-            subject: self.caller.subject.clone(),
-            facts: Facts::clone(facts),
-            class: Question::class_word(&asking),
-            source: asking.source.to_string(),
-            exact_path: Question::is_exact(&asking),
-            offered,
-            asked_at: now,
-            deadline: now.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),
-        };
-        self.book.question = Some(question.id.clone());
-        match tokio::time::timeout(patience, approver.ask(&question)).await {
-            Ok(Reply::Answered(answer)) => self
-                .settle(facts, &asking, &question.id, answer)
-                .map(|()| pinned),
-            Ok(Reply::Suspended) => Err(Reason::ApprovalPending.into()),
-            Ok(Reply::Unavailable) => Err(unavailable(facts, &asking)),
-            Ok(Reply::TimedOut) | Err(_) => Err(Failure::from(Reason::ApprovalTimeout).hint(
-                "Ask for it again when somebody is there to answer, or have a rule allow it.",
-            )),
-        }
-    }
-
-    /// Takes an answer: remembers what it says to remember, refuses what it refuses.
-    fn settle(
-        &mut self,
-        facts: &Facts,
-        asking: &Asking,
-        question: &QuestionId,
-        answer: Answer,
-    ) -> Result<(), Failure> {
-        self.book.answered_by = Some(format!("{}:{}", answer.surface.as_str(), answer.by));
-        let refused = |message: &'static str| Failure::new(Reason::ApprovalDenied, message);
-        match answer.decision {
-            Decision::AllowOnce => Ok(()),
-            Decision::DenyOnce => Err(refused("The person asked said no.")),
-            Decision::AllowSession => {
-                let Some(session) = self.caller.session.clone() else {
-                    return Err(refused(
-                        "The answer was one that was not offered, which counts as a no.",
-                    ));
-                };
-                for rule in rules(Effect::Allow, facts, asking, question) {
-                    self.gate
-                        .sessions
-                        .remember(&session, &rule)
-                        .map_err(|bad| Failure::from(Reason::Bug).detail(bad))?;
-                }
-                Ok(())
-            }
-            Decision::AlwaysAllow | Decision::AlwaysDeny if !answer.surface.may_say_always() => {
-                Err(refused(
-                    "A lasting answer counts only from the person's own terminal or console.",
-                ))
-            }
-            Decision::AlwaysAllow => {
-                self.keep(&rules(Effect::Allow, facts, asking, question));
-                Ok(())
-            }
-            Decision::AlwaysDeny => {
-                self.keep(&rules(Effect::Deny, facts, asking, question));
-                Err(refused("The person asked said no, and that it stays so."))
-            }
-        }
-    }
-
-    /// Keeps lasting rules, in force at once. One that cannot be stored holds
-    /// for this process; the answer itself stands either way.
-    fn keep(&self, kept: &[Rule]) {
-        for rule in kept {
-            let mut source = rule.source.to_string();
-            if let Err(why) = self.gate.keeper.keep(rule) {
-                source = format!("{source} (not stored: {why})");
-            }
-            let mut rules = portcullis_policy::Rules::clone(&self.gate.rules());
-            let rule = Rule {
-                source: source.into(),
-                ..rule.clone()
-            };
-            if let Ok(stored) = rules.stored.with(rule) {
-                rules.stored = stored;
-                self.gate.replace_rules(rules);
-            }
-        }
+        Ok(raised)
     }
 }
 
-fn rules(effect: Effect, facts: &Facts, asking: &Asking, question: &QuestionId) -> Vec<Rule> {
-    facts
-        .resources
-        .iter()
-        .map(|resource| Rule {
-            effect,
-            group: facts.group(),
-            root: Some(resource.root.clone()),
-            pattern: PatternSet::exact(&resource.path),
-            covers_protected: asking.class.is_some(),
-            source: format!("answer:{question}").into(),
-        })
-        .collect()
+/// The refusal when what a person said yes to is not what is there.
+pub(crate) fn changed() -> Failure {
+    Failure::from(Reason::Changed)
+        .hint("Ask for it again; the new question shows what is there now.")
+}
+
+fn same_shape(attempted: &Facts, resolved: &Facts) -> bool {
+    attempted.verb == resolved.verb
+        && attempted.resources.len() == resolved.resources.len()
+        && attempted
+            .resources
+            .iter()
+            .zip(&resolved.resources)
+            .all(|(a, b)| a.root == b.root && a.kind == b.kind && a.access == b.access)
 }
 
 fn same_paths(a: &Facts, b: &Facts) -> bool {
-    a.verb == b.verb
-        && a.resources.len() == b.resources.len()
-        && a.resources
-            .iter()
-            .zip(&b.resources)
-            .all(|(a, b)| a.root == b.root && a.path == b.path && a.access == b.access)
+    a.resources
+        .iter()
+        .zip(&b.resources)
+        .all(|(a, b)| a.path == b.path)
 }
 
 /// The refusal for `reason`, with the next step where there is one.
@@ -352,29 +273,4 @@ fn refusal(reason: Reason, source: &Source) -> Failure {
         Reason::Untrusted => failure.hint("The operator trusts it with `portcullis trust add`."),
         _ => failure,
     }
-}
-
-fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
-    let path = facts
-        .resources
-        .first()
-        .map(|resource| resource.path.shown().to_owned())
-        .unwrap_or_default();
-    let group = facts.group();
-    let (message, rule) = match asking.class {
-        Some(class) => (
-            format!(
-                "{path} is of the {} class, which needs a person's yes, and nobody can be asked here.",
-                class.as_str()
-            ),
-            format!("{{\"pattern\": \"/{path}\", \"coversProtected\": true}}"),
-        ),
-        None => (
-            format!("{path} needs a person's yes, and nobody can be asked here."),
-            format!("\"/{path}\""),
-        ),
-    };
-    Failure::new(Reason::ApprovalUnavailable, message).hint(format!(
-        "The operator can answer with `portcullis approve --watch`, or allow it for good: {rule} under resourcePermissions.{group}.allow in settings.json."
-    ))
 }

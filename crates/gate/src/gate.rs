@@ -1,12 +1,13 @@
 //! The gate itself: what it holds, and how an attempt begins.
 
-use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use portcullis_policy::{Explanation, Rules, Standing, View, explain};
-use portcullis_proto::{Facts, Failure, Reason, RelPath, RequestId, Resource, SessionId, Verb};
+use portcullis_policy::{BadPattern, Effect, Explanation, Rule, Rules, Standing, View, explain};
+use portcullis_proto::{
+    Access, Facts, Failure, Reason, RelPath, RequestId, Resource, SessionId, Verb,
+};
 
 use crate::approve::Keeper;
 use crate::attempt::Attempt;
@@ -55,15 +56,23 @@ pub struct Gate {
     grants: GrantBook,
     prefix: String,
     next: AtomicU64,
+    parked: AtomicUsize,
     sealed: AtomicBool,
 }
 
 /// The longest alleged path the audit repeats, in bytes.
 const MAX_ALLEGED: usize = 512;
+/// How many questions may be open at once: more than a person could ever
+/// answer, and a bound on what a caller can make us hold (about 1 KiB each).
+const MAX_PARKED: usize = 16_384;
+/// How many allows the answers of one process may add to the stored rules;
+/// after that each yes is once. A deny is always added.
+const MAX_STORED: usize = 4096;
 
 impl Gate {
     /// Builds the gate. One per process.
     pub fn new(parts: GateParts) -> Arc<Self> {
+        let grants = GrantBook::new(Arc::clone(&parts.clock));
         Arc::new(Self {
             ledger: parts.ledger,
             clock: parts.clock,
@@ -71,9 +80,10 @@ impl Gate {
             hooks: parts.hooks,
             sessions: Sessions::new(),
             rules: ArcSwap::from_pointee(parts.rules),
-            grants: GrantBook::new(),
+            grants,
             prefix: parts.prefix,
             next: AtomicU64::new(1),
+            parked: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
         })
     }
@@ -96,6 +106,41 @@ impl Gate {
     /// Puts other rules in force, for every deed not yet judged.
     pub fn replace_rules(&self, rules: Rules) {
         self.rules.store(Arc::new(rules));
+    }
+
+    /// Adds a rule to those in force. Two answers at once are both kept.
+    pub(crate) fn add_rule(&self, rule: &Rule) -> Result<(), BadPattern> {
+        let mut result = Ok(());
+        self.rules.rcu(|rules| {
+            let known = rules.stored.rules();
+            let full = rule.effect == Effect::Allow && known.len() >= MAX_STORED;
+            if full || known.contains(rule) {
+                return Arc::clone(rules);
+            }
+            match rules.stored.with(rule.clone()) {
+                Ok(stored) => Arc::new(Rules {
+                    modes: rules.modes,
+                    stored,
+                }),
+                Err(bad) => {
+                    result = Err(bad);
+                    Arc::clone(rules)
+                }
+            }
+        });
+        result
+    }
+
+    /// Counts one more open question.
+    pub(crate) fn park(self: &Arc<Self>) -> Result<Parked, Failure> {
+        let parked = Parked(Arc::clone(self));
+        if self.parked.fetch_add(1, Ordering::AcqRel) >= MAX_PARKED {
+            return Err(Failure::new(
+                Reason::Overload,
+                "Too many questions wait for an answer already.",
+            ));
+        }
+        Ok(parked)
     }
 
     /// Ends a session: what was allowed for it is forgotten.
@@ -183,7 +228,7 @@ impl Gate {
             shown: None,
         };
         let view = self.view(caller, root);
-        let granted = matches!(self.granted(caller, root, &facts), Granted::By(_));
+        let granted = matches!(self.granted(caller, root, verb.access()), Granted::By(_));
         explain(
             &facts,
             &[Standing {
@@ -196,20 +241,24 @@ impl Gate {
     pub(crate) fn view(&self, caller: &Caller, root: &RootEntry) -> View {
         View {
             rules: self.rules.load_full(),
-            session: self.sessions.of(caller.session.as_ref()),
+            session: self
+                .sessions
+                .of(caller.session.as_ref(), &caller.subject.principal),
             root: root.id().clone(),
             policy: Arc::clone(root.policy()),
             trusted: root.trusted(),
         }
     }
 
-    fn granted(&self, caller: &Caller, root: &RootEntry, facts: &Facts) -> Granted {
-        self.grants.find(
-            &caller.subject.principal,
-            root.id(),
-            facts.verb.access(),
-            self.clock.now_ms(),
-        )
+    /// The live grant for `access` on `root`, if its kind ever grants that: a
+    /// grant to list secrets, whoever issued it, is none.
+    pub(crate) fn granted(&self, caller: &Caller, root: &RootEntry, access: Access) -> Granted {
+        if !root.grantable(access) {
+            return Granted::No;
+        }
+        let now = self.clock.now_ms();
+        self.grants
+            .find(&caller.subject.principal, root.id(), access, now)
     }
 
     pub(crate) fn next_request(&self) -> RequestId {
@@ -229,13 +278,19 @@ impl Gate {
     }
 }
 
-fn clip(alleged: &str) -> Box<str> {
-    let mut end = alleged.len().min(MAX_ALLEGED);
-    while !alleged.is_char_boundary(end) {
-        end -= 1;
+/// The head of what somebody outside wrote, as much of it as the audit repeats.
+pub(crate) fn clip(alleged: &str) -> Box<str> {
+    let end = alleged.floor_char_boundary(MAX_ALLEGED);
+    alleged.get(..end).unwrap_or_default().into()
+}
+
+/// One open question; counted while it lives.
+pub(crate) struct Parked(Arc<Gate>);
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::AcqRel);
     }
-    let head: Cow<'_, str> = alleged.get(..end).unwrap_or_default().into();
-    head.into()
 }
 
 impl std::fmt::Debug for Gate {

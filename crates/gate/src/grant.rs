@@ -10,6 +10,8 @@ use arc_swap::ArcSwap;
 use portcullis_proto::{Access, AccessSet, Principal, Reason, RootId};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Clock;
+
 /// Who gave a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,9 +61,10 @@ impl Grant {
         }
     }
 
-    /// Takes it back, for deeds already permitted too.
-    pub fn revoke(&self) {
-        self.revoked.store(true, Ordering::Release);
+    /// Takes it back, for deeds already permitted too. Says whether it was
+    /// still there to take.
+    pub fn revoke(&self) -> bool {
+        !self.revoked.swap(true, Ordering::AcqRel)
     }
 
     /// Whether it still holds at `now`.
@@ -86,9 +89,9 @@ pub enum Granted {
 }
 
 /// Every grant in force. Reading it takes no lock.
-#[derive(Debug, Default)]
 pub struct GrantBook {
     grants: ArcSwap<Vec<Arc<Grant>>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// How many grants a book holds at most: a runaway issuer must not slow every
@@ -96,21 +99,21 @@ pub struct GrantBook {
 const MAX_GRANTS: usize = 4096;
 
 impl GrantBook {
-    /// An empty book.
-    pub fn new() -> Self {
-        Self::default()
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            grants: ArcSwap::default(),
+            clock,
+        }
     }
 
-    /// Enters a grant; `None` when the book is full.
+    /// Enters a grant; `None` when the book is full. What no longer holds makes
+    /// room.
     pub fn issue(&self, grant: Grant) -> Option<Arc<Grant>> {
         let grant = Arc::new(grant);
+        let now = self.clock.now_ms();
         let mut entered = false;
         self.grants.rcu(|grants| {
-            let mut next: Vec<_> = grants
-                .iter()
-                .filter(|grant| grant.holds(0) != Err(Reason::Revoked))
-                .cloned()
-                .collect();
+            let mut next: Vec<_> = in_force(grants, now).cloned().collect();
             entered = next.len() < MAX_GRANTS;
             if entered {
                 next.push(Arc::clone(&grant));
@@ -122,27 +125,36 @@ impl GrantBook {
 
     /// Revokes every grant `which` names; says how many.
     pub fn revoke(&self, which: impl Fn(&Grant) -> bool) -> usize {
-        let grants = self.grants.load();
-        let hit = grants.iter().filter(|grant| which(grant));
-        hit.map(|grant| grant.revoke()).count()
+        self.grants
+            .load()
+            .iter()
+            .filter(|grant| which(grant) && grant.revoke())
+            .count()
     }
 
     /// The grants in force, for people to look at.
     pub fn list(&self) -> Vec<Arc<Grant>> {
-        self.grants.load().to_vec()
+        in_force(&self.grants.load(), self.clock.now_ms())
+            .cloned()
+            .collect()
     }
 
     /// The grant that covers `access` on `root` for `principal` at `now`.
     pub fn find(&self, principal: &Principal, root: &RootId, access: Access, now: u64) -> Granted {
-        self.grants
-            .load()
-            .iter()
+        in_force(&self.grants.load(), now)
             .find(|grant| {
-                grant.access.has(access)
-                    && grant.root == *root
-                    && grant.principal == *principal
-                    && grant.holds(now).is_ok()
+                grant.access.has(access) && grant.root == *root && grant.principal == *principal
             })
             .map_or(Granted::No, |grant| Granted::By(Arc::clone(grant)))
+    }
+}
+
+fn in_force(grants: &[Arc<Grant>], now: u64) -> impl Iterator<Item = &Arc<Grant>> {
+    grants.iter().filter(move |grant| grant.holds(now).is_ok())
+}
+
+impl std::fmt::Debug for GrantBook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.grants.load().iter()).finish()
     }
 }

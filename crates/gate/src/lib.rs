@@ -14,6 +14,7 @@
 )]
 
 mod approve;
+mod ask;
 mod attempt;
 mod book;
 mod caller;

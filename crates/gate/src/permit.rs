@@ -63,6 +63,11 @@ impl<D: Deed> Permit<D> {
         &self.terms
     }
 
+    /// The deed, to look at.
+    pub fn deed(&self) -> &D {
+        &self.deed
+    }
+
     /// Carries the deed out and closes the book.
     ///
     /// One synchronous closure that runs to its end: a cancelled request can
@@ -89,14 +94,9 @@ impl<D: Deed> Permit<D> {
         match act(self.deed, &self.terms, &live) {
             Ok((value, settled)) => match self.book.close(Outcome::Success, None, settled) {
                 Ok(()) => Ok(value),
-                Err(down) => {
-                    self.gate.seal();
-                    if mutates {
-                        Ok(value)
-                    } else {
-                        Err(unrecorded(&down))
-                    }
-                }
+                // Closing sealed the gate; what is done stays done.
+                Err(_) if mutates => Ok(value),
+                Err(down) => Err(unrecorded(&down)),
             },
             Err(failure) => {
                 self.book.close_failed(&failure);

@@ -1,7 +1,7 @@
 //! A question to a person, pinned to the digest of what it is about.
 
 use portcullis_policy::{Asking, Class, Remembered};
-use portcullis_proto::{Digest, Facts, QuestionId, Subject};
+use portcullis_proto::{Digest, Facts, Principal, QuestionId, Subject};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -139,7 +139,7 @@ impl Question {
 
     pub(crate) fn is_exact(asking: &Asking) -> bool {
         match asking.remembered {
-            Remembered::ExactPath => true,
+            Remembered::ExactPath | Remembered::Never => true,
             Remembered::Subtree => false,
         }
     }
@@ -170,17 +170,24 @@ pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
         hash.update(bytes);
     };
     put(facts.verb.as_str().as_bytes());
-    put(subject.principal.label().as_bytes());
-    put(subject
-        .conversation_id
-        .as_ref()
-        .map_or("", |id| id.as_str())
-        .as_bytes());
-    put(subject
-        .run_id
-        .as_ref()
-        .map_or("", |id| id.as_str())
-        .as_bytes());
+    // Part by part: the label of a token would let `a/b` + `c` pass for `a` + `b/c`.
+    let (kind, user, id) = match &subject.principal {
+        Principal::Core { id } => ("core", "", id),
+        Principal::User { id } => ("user", "", id),
+        Principal::Token { user, id } => ("token", &**user, id),
+        Principal::Extension { id } => ("extension", "", id),
+        Principal::Automation { id } => ("automation", "", id),
+    };
+    for part in [kind, user, id] {
+        put(part.as_bytes());
+    }
+    let conversation = subject.conversation_id.as_ref().map(|id| id.as_str());
+    let run = subject.run_id.as_ref().map(|id| id.as_str());
+    for id in [conversation, run] {
+        put(&[u8::from(id.is_some())]);
+        put(id.unwrap_or_default().as_bytes());
+    }
+    put(&facts.resources.len().to_le_bytes());
     for resource in &facts.resources {
         put(resource.root.as_str().as_bytes());
         put(resource.path.as_str().as_bytes());
@@ -196,6 +203,9 @@ pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
             }
         }
     }
-    put(&facts.shown.map(|digest| digest.0).unwrap_or_default());
+    match facts.shown {
+        None => put(b"nothing shown"),
+        Some(shown) => put(&shown.0),
+    }
     Digest(hash.finalize().into())
 }

@@ -77,8 +77,9 @@ impl RootEntry {
         self.trusted.store(trusted, Ordering::Release);
     }
 
-    /// What `principal` may do here without anybody granting it: what the kind
-    /// gives everyone, everything to the owner, and all but listing to core.
+    /// What `principal` may be granted here without anybody being asked: what
+    /// the policy gives everyone; all that the kind ever grants to the owner
+    /// and, for artifacts and downloads, to core. Never more than the kind grants.
     pub fn ambient(&self, principal: &Principal) -> AccessSet {
         let grantable = RootPolicy::grantable(self.kind);
         if self.owner.as_ref().is_some_and(|owner| owner == principal) {
@@ -100,7 +101,7 @@ impl RootEntry {
                 | Principal::Token { .. }
                 | Principal::Extension { .. }
                 | Principal::Automation { .. },
-            ) => self.policy.ambient,
+            ) => self.policy.ambient.and(grantable),
         }
     }
 

@@ -5,15 +5,21 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use portcullis_policy::{BadPattern, Rule, RuleSet};
-use portcullis_proto::SessionId;
+use portcullis_proto::{Principal, SessionId};
 
 /// How many answers a session remembers at most; after that each is once.
 const MAX_RULES: usize = 1024;
+/// How many sessions are remembered at most; in another one, each answer is once.
+const MAX_SESSIONS: usize = 4096;
+
+/// A session is a principal's own: naming somebody else's session id brings
+/// none of what was allowed in it.
+type Key = (SessionId, Principal);
 
 /// Session rules, by session. Reading takes no lock.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    rules: ArcSwap<HashMap<SessionId, Arc<RuleSet>>>,
+    rules: ArcSwap<HashMap<Key, Arc<RuleSet>>>,
     none: Arc<RuleSet>,
 }
 
@@ -25,29 +31,40 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn of(&self, session: Option<&SessionId>) -> Arc<RuleSet> {
+    pub(crate) fn of(&self, session: Option<&SessionId>, principal: &Principal) -> Arc<RuleSet> {
+        let rules = self.rules.load();
         session
-            .and_then(|session| self.rules.load().get(session).cloned())
+            .filter(|_| !rules.is_empty())
+            .and_then(|session| rules.get(&(session.clone(), principal.clone())).cloned())
             .unwrap_or_else(|| Arc::clone(&self.none))
     }
 
-    pub(crate) fn remember(&self, session: &SessionId, rule: &Rule) -> Result<(), BadPattern> {
+    pub(crate) fn remember(
+        &self,
+        session: &SessionId,
+        principal: &Principal,
+        rule: &Rule,
+    ) -> Result<(), BadPattern> {
+        let key = (session.clone(), principal.clone());
         let mut result = Ok(());
         self.rules.rcu(|all| {
-            let mut next = HashMap::clone(all);
-            let known = next
-                .get(session)
-                .cloned()
-                .unwrap_or_else(|| Arc::clone(&self.none));
-            if known.rules().len() < MAX_RULES {
-                match known.with(rule.clone()) {
-                    Ok(rules) => {
-                        next.insert(session.clone(), Arc::new(rules));
-                    }
-                    Err(bad) => result = Err(bad),
+            let known = all.get(&key).unwrap_or(&self.none);
+            let room = known.rules().len() < MAX_RULES
+                && (all.contains_key(&key) || all.len() < MAX_SESSIONS);
+            if !room || known.rules().contains(rule) {
+                return Arc::clone(all);
+            }
+            match known.with(rule.clone()) {
+                Ok(rules) => {
+                    let mut next = HashMap::clone(all);
+                    next.insert(key.clone(), Arc::new(rules));
+                    Arc::new(next)
+                }
+                Err(bad) => {
+                    result = Err(bad);
+                    Arc::clone(all)
                 }
             }
-            next
         });
         result
     }
@@ -55,7 +72,7 @@ impl Sessions {
     pub(crate) fn end(&self, session: &SessionId) {
         self.rules.rcu(|all| {
             let mut next = HashMap::clone(all);
-            next.remove(session);
+            next.retain(|(known, _), _| known != session);
             next
         });
     }

@@ -50,37 +50,41 @@ pub struct Explanation {
 pub fn explain(facts: &Facts, standing: &[Standing<'_>]) -> Explanation {
     let mut steps = Vec::new();
     let mut change = String::from("no resource was named");
-    let mut decided = false;
+    let mut heaviest = 0;
     for (resource, standing) in facts.resources.iter().zip(standing) {
         let mut trace: Vec<Step> = Vec::new();
         let ruling = rule_on(facts.group(), resource, standing, &mut trace);
         steps.push(trace);
         let what = facts.group();
-        let said = match ruling {
-            Ruling::Allow(source) => {
-                format!("decided by {source}; a stored deny for this path would refuse it")
-            }
-            Ruling::Ask(asking) => format!(
-                "raised by {}; an answer, or {}, would settle it",
-                asking.source,
-                match asking.class {
-                    Some(_) =>
-                        "an allow rule for this exact path that says \"coversProtected\": true"
-                            .to_owned(),
-                    None => format!("an allow rule for this path, or {what} at allow"),
-                }
+        let (weight, said) = match ruling {
+            Ruling::Allow(source) => (
+                1,
+                format!("decided by {source}; a stored deny for this path would refuse it"),
             ),
-            Ruling::Deny(denial) => format!(
-                "decided by {}; removing that, and nothing less, would change it",
-                denial.source
+            Ruling::Ask(asking) => (
+                2,
+                format!(
+                    "raised by {}; an answer, or {}, would settle it",
+                    asking.source,
+                    match asking.class {
+                        Some(_) =>
+                            "an allow rule for this exact path that says \"coversProtected\": true"
+                                .to_owned(),
+                        None => format!("an allow rule for this path, or {what} at allow"),
+                    }
+                ),
+            ),
+            Ruling::Deny(denial) => (
+                3,
+                format!(
+                    "decided by {}; removing that, and nothing less, would change it",
+                    denial.source
+                ),
             ),
         };
-        if !decided {
-            change = said;
-            decided = matches!(
-                judge(facts, std::slice::from_ref(standing)),
-                Verdict::Deny(_)
-            );
+        // The strictest ruling is the verdict, so it is the one to change.
+        if weight > heaviest {
+            (heaviest, change) = (weight, said);
         }
     }
     Explanation {

@@ -5,7 +5,6 @@
 //! "notMatch"}}`. A rule whose example disagrees does not load; the error names
 //! its line and column.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use portcullis_proto::{Group, RelPath, RootId};
@@ -36,6 +35,38 @@ impl fmt::Display for RuleError {
 }
 
 impl std::error::Error for RuleError {}
+
+/// One field per group and no map: a group named twice is an error, where a map
+/// would drop the first one's denies without a word.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+struct Groups<'a> {
+    #[serde(borrow)]
+    filesystem_read: Option<&'a RawValue>,
+    #[serde(borrow)]
+    filesystem_write: Option<&'a RawValue>,
+    #[serde(borrow)]
+    shell: Option<&'a RawValue>,
+    #[serde(borrow)]
+    computer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    browser: Option<&'a RawValue>,
+}
+
+impl<'a> Groups<'a> {
+    fn in_order(&self) -> impl Iterator<Item = (Group, &'a RawValue)> {
+        let lists = Group::ALL.map(|group| match group {
+            Group::FilesystemRead => (group, self.filesystem_read),
+            Group::FilesystemWrite => (group, self.filesystem_write),
+            Group::Shell => (group, self.shell),
+            Group::Computer => (group, self.computer),
+            Group::Browser => (group, self.browser),
+        });
+        lists
+            .into_iter()
+            .filter_map(|(group, lists)| Some((group, lists?)))
+    }
+}
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -75,10 +106,10 @@ struct Examples {
 /// Reads the rules in `section`, which is a part of `whole`, the text of the
 /// file called `name`.
 pub fn parse_rules(name: &str, whole: &str, section: &RawValue) -> Result<Vec<Rule>, RuleError> {
-    let groups: BTreeMap<Group, &RawValue> = serde_json::from_str(section.get())
+    let groups: Groups<'_> = serde_json::from_str(section.get())
         .map_err(|error| inside(whole, section.get(), &error))?;
     let mut rules = Vec::new();
-    for (group, lists) in groups {
+    for (group, lists) in groups.in_order() {
         let lists: Lists<'_> = serde_json::from_str(lists.get())
             .map_err(|error| inside(whole, lists.get(), &error))?;
         for (effect, list) in [(Effect::Allow, lists.allow), (Effect::Deny, lists.deny)] {
@@ -206,6 +237,16 @@ mod tests {
             "{\"rules\": {\"shell\": {\"deny\": [{\"pattern\": \"*\", \"examples\": {\"notMatch\": [\"a\"]}}]}}}",
         );
         assert!(error.is_err());
+    }
+
+    #[test]
+    fn a_group_named_twice_is_an_error_and_not_the_loss_of_its_first_denies() {
+        let error = load(
+            "{\"rules\": {\"filesystemRead\": {\"deny\": [\"/a\"]},\n \"filesystemRead\": {}}}",
+        )
+        .unwrap_err();
+        assert_eq!(error.line, 2);
+        assert!(load("{\"rules\": {\"filesystemReed\": {}}}").is_err());
     }
 
     #[test]

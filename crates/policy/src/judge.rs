@@ -78,29 +78,49 @@ pub(crate) enum Ruling {
 /// Judges a deed on its facts. `standing` says how things stand for each
 /// resource, in the order of the facts; the strictest ruling is the verdict.
 pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
-    let mut asked: Option<Asking> = None;
-    let mut allowed: Option<Source> = None;
-    let mut terms: Option<Terms> = None;
-    for (resource, standing) in facts.resources.iter().zip(standing) {
-        match rule_on(facts.group(), resource, standing, &mut Silent) {
-            Ruling::Deny(denial) => return Verdict::Deny(denial),
-            Ruling::Ask(asking) => asked = Some(asked.unwrap_or(asking)),
-            Ruling::Allow(source) => allowed = Some(allowed.unwrap_or(source)),
-        }
-        if terms.is_none() {
-            terms = Some(Terms::of(standing.view.clone()));
-        }
-    }
-    match (asked, allowed, terms) {
-        (Some(asking), _, _) => Verdict::Ask(asking),
-        (None, Some(source), Some(terms)) if standing.len() >= facts.resources.len() => {
-            Verdict::Allow(terms, source)
-        }
-        // No resource, or a resource nobody can say anything about.
-        _ => Verdict::Deny(Denial {
+    let nobody_can_say = || {
+        Verdict::Deny(Denial {
             reason: Reason::NoGrant,
             source: Source::Builtin("default:deny"),
-        }),
+        })
+    };
+    if facts.resources.len() != standing.len() {
+        return nobody_can_say();
+    }
+    let mut asked: Option<Asking> = None;
+    let mut allowed: Option<Source> = None;
+    for (resource, standing) in facts.resources.iter().zip(standing) {
+        if resource.root != standing.view.root {
+            return nobody_can_say();
+        }
+        match rule_on(facts.group(), resource, standing, &mut Silent) {
+            Ruling::Deny(denial) => return Verdict::Deny(denial),
+            Ruling::Ask(asking) => asked = Some(stricter(asked, asking)),
+            Ruling::Allow(source) => allowed = Some(allowed.unwrap_or(source)),
+        }
+    }
+    match (
+        asked,
+        allowed,
+        Terms::under(standing.iter().map(|s| s.view)),
+    ) {
+        (Some(asking), _, _) => Verdict::Ask(asking),
+        (None, Some(source), Some(terms)) => Verdict::Allow(terms, source),
+        (None, Some(_) | None, Some(_) | None) => nobody_can_say(),
+    }
+}
+
+/// One question stands for every resource, so it is asked as the strictest: a
+/// secret behind a plain file is still asked about as a secret.
+fn stricter(before: Option<Asking>, next: Asking) -> Asking {
+    let weight = |asking: &Asking| match asking.class {
+        None => 0,
+        Some(Class::AutoExec) => 1,
+        Some(Class::Secret) => 2,
+    };
+    match before {
+        Some(before) if weight(&before) >= weight(&next) => before,
+        Some(_) | None => next,
     }
 }
 
@@ -133,13 +153,21 @@ pub(crate) fn rule_on_path(
     let policy = &view.policy;
     let deny = |reason, source| Ruling::Deny(Denial { reason, source });
 
-    if policy.is_own_state(path) {
+    // What takes a directory away takes away all that is below it.
+    let takes_away = matches!(access, Access::Delete | Access::Move);
+    let takes_directory = takes_away && entity == Some(Entity::Directory);
+
+    if policy.is_own_state(path) || (takes_away && policy.holds_own_state(path)) {
         trace.step("own state", || "it is Portcullis's own".into());
         return deny(Reason::ProtectedState, Source::Builtin("own-state"));
     }
     trace.step("own state", || "no".into());
 
-    if let Some(rule) = view.rules.stored.denies(group, &view.root, path) {
+    if let Some(rule) = view
+        .rules
+        .stored
+        .denies(group, &view.root, path, takes_directory)
+    {
         trace.step("stored deny", || {
             format!("{:?} at {}", rule.pattern, rule.source)
         });
@@ -147,7 +175,7 @@ pub(crate) fn rule_on_path(
     }
     trace.step("stored deny", || "no rule covers it".into());
 
-    if policy.denied.covers(path) {
+    if policy.denied.covers(path) || (takes_directory && policy.denied.holds_below(path)) {
         trace.step("root's denied globs", || "one covers it".into());
         return deny(Reason::DeniedByRule, Source::Builtin("root:deniedGlobs"));
     }

@@ -41,6 +41,8 @@ struct Pattern {
     literal_prefix: RelPath,
     /// Whether something below the prefix may have to be entered to reach a match.
     reaches_deeper: bool,
+    /// Whether it matches by name wherever the name stands.
+    floats: bool,
 }
 
 impl PatternSet {
@@ -85,9 +87,10 @@ impl PatternSet {
         })
     }
 
-    /// The pattern that matches `path` and nothing beside it and below it.
+    /// The pattern that matches `path` and what is below it, and nothing beside
+    /// it: every character is taken literally, the backslash too.
     pub fn exact(path: &RelPath) -> String {
-        format!("/{}", globset::escape(path.as_str()))
+        format!("/{}", globset::escape(path.as_str()).replace('\\', "\\\\"))
     }
 
     /// Whether there is no pattern at all.
@@ -113,10 +116,22 @@ impl PatternSet {
 
     /// Whether a directory at `path` may have to be entered to reach a match.
     pub fn may_lead_to(&self, path: &RelPath) -> bool {
-        self.patterns.iter().any(|pattern| {
-            pattern.literal_prefix.is_under(path)
-                || (pattern.reaches_deeper && path.is_under(&pattern.literal_prefix))
-        })
+        self.patterns.iter().any(|pattern| pattern.leads_to(path))
+    }
+
+    /// Whether something below a directory at `path` is matched because of where
+    /// it stands: moved away with the directory, it would no longer be.
+    pub(crate) fn holds_below(&self, path: &RelPath) -> bool {
+        self.patterns
+            .iter()
+            .any(|pattern| !pattern.floats && pattern.leads_to(path))
+    }
+}
+
+impl Pattern {
+    fn leads_to(&self, path: &RelPath) -> bool {
+        self.literal_prefix.is_under(path)
+            || (self.reaches_deeper && path.is_under(&self.literal_prefix))
     }
 }
 
@@ -139,8 +154,10 @@ fn anchored_form(written: &str) -> Result<String, &'static str> {
     if body.is_empty() {
         return Ok("**".to_owned());
     }
-    if body.split('/').any(|part| part == "..") {
-        return Err("it has a `..` component");
+    // No path has such a component, so the pattern would never match: a deny
+    // that looks like one and is none.
+    if body.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err("it has an empty, `.` or `..` component");
     }
     if body.chars().any(char::is_control) {
         return Err("it holds a control character");
@@ -166,6 +183,7 @@ fn shape(anchored: &str) -> Pattern {
     Pattern {
         literal_prefix: RelPath::parse(&literal.join("/")).unwrap_or_else(|_| RelPath::root()),
         reaches_deeper: rest > 0,
+        floats: anchored == "**" || anchored.starts_with("**/"),
     }
 }
 
@@ -216,6 +234,17 @@ mod tests {
             &["a[b]*{c}/d?.txt"],
             &["ab/dx.txt", "a[b]*{c}/dx.txt"],
         );
+        for odd in ["a\\b", "a\\", "\\*"] {
+            let path = RelPath::parse(odd).unwrap();
+            check(&PatternSet::exact(&path), &[odd], &["ab", "a", "x"]);
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_could_never_match_is_refused() {
+        for never in ["./secrets", "a//b", "a/./b", "../x", "a/.."] {
+            assert!(PatternSet::compile(&[never]).is_err(), "{never}");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::PatternSet;
 
-/// What to do with a symbolic link inside a root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What to do with a symbolic link inside a root. The strictest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symlinks {
     /// Refuse it.
@@ -17,8 +17,8 @@ pub enum Symlinks {
     AllowInRoot,
 }
 
-/// What to do with a file that has another name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What to do with a file that has another name. The strictest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardlinks {
     /// Refuse it.
@@ -29,8 +29,8 @@ pub enum Hardlinks {
     Allow,
 }
 
-/// How firmly the kernel must hold a path inside the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How firmly the kernel must hold a path inside the root. The strictest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Containment {
     /// One system call resolves and checks.
@@ -132,5 +132,10 @@ impl RootPolicy {
         path.components()
             .any(|name| name.eq_ignore_ascii_case(".portcullis"))
             || self.own_state.iter().any(|own| path.is_under(own))
+    }
+
+    /// Whether Portcullis's own state stands below `path`.
+    pub(crate) fn holds_own_state(&self, path: &RelPath) -> bool {
+        self.own_state.iter().any(|own| own.is_under(path))
     }
 }

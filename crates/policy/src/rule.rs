@@ -58,6 +58,8 @@ pub enum Remembered {
     Subtree,
     /// The very path: all that a protected class allows.
     ExactPath,
+    /// Not at all for a yes: who raised the question raises it every time.
+    Never,
 }
 
 /// One rule, as written.
@@ -117,12 +119,21 @@ impl RuleSet {
     }
 
     /// The first deny that covers `path`. A path that may not be read may not
-    /// be written either.
-    pub(crate) fn denies(&self, group: Group, root: &RootId, path: &RelPath) -> Option<&Rule> {
-        self.first(root, path, |rule| {
+    /// be written either, and a directory is not taken away from around one.
+    pub(crate) fn denies(
+        &self,
+        group: Group,
+        root: &RootId,
+        path: &RelPath,
+        takes_directory: bool,
+    ) -> Option<&Rule> {
+        let wanted = |rule: &Rule| {
             rule.effect == Effect::Deny
                 && (rule.group == group
                     || (group == Group::FilesystemWrite && rule.group == Group::FilesystemRead))
+        };
+        self.first(root, wanted, |pattern| {
+            pattern.covers(path) || (takes_directory && pattern.holds_below(path))
         })
     }
 
@@ -135,19 +146,20 @@ impl RuleSet {
         path: &RelPath,
         class: Option<Class>,
     ) -> Option<&Rule> {
-        self.first(root, path, |rule| {
+        let wanted = |rule: &Rule| {
             rule.effect == Effect::Allow
                 && rule.group == group
                 && (class.is_none()
                     || (rule.covers_protected && rule.pattern == PatternSet::exact(path)))
-        })
+        };
+        self.first(root, wanted, |pattern| pattern.covers(path))
     }
 
     fn first(
         &self,
         root: &RootId,
-        path: &RelPath,
         wanted: impl Fn(&Rule) -> bool,
+        matches: impl Fn(&PatternSet) -> bool,
     ) -> Option<&Rule> {
         self.rules
             .iter()
@@ -155,7 +167,7 @@ impl RuleSet {
             .find(|(rule, pattern)| {
                 rule.root.as_ref().is_none_or(|named| named == root)
                     && wanted(rule)
-                    && pattern.covers(path)
+                    && matches(pattern)
             })
             .map(|(rule, _)| rule)
     }

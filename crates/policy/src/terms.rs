@@ -10,7 +10,12 @@ use crate::{Class, Containment, Hardlinks, Symlinks};
 /// The limits a verdict carries.
 #[derive(Clone, Debug)]
 pub struct Terms {
+    /// Of the resource that leads; bulk deeds have no other.
     view: View,
+    symlinks: Symlinks,
+    hardlinks: Hardlinks,
+    max_file_bytes: u64,
+    containment: Containment,
 }
 
 /// Whether a bulk deed may touch one path.
@@ -25,34 +30,56 @@ pub enum Admit {
 }
 
 impl Terms {
-    pub(crate) fn of(view: View) -> Self {
-        Self { view }
+    /// The terms of a deed that touches what these views see, the leading one
+    /// first: where its roots differ, the strictest limit counts. `None` where
+    /// there is no view. Also what a resolution keeps to before there is a
+    /// verdict.
+    pub fn under<'a>(views: impl IntoIterator<Item = &'a View>) -> Option<Self> {
+        let mut views = views.into_iter();
+        let view = views.next()?.clone();
+        let policy = &view.policy;
+        let lead = Self {
+            symlinks: policy.symlinks,
+            hardlinks: policy.hardlinks,
+            max_file_bytes: policy.max_file_bytes,
+            containment: policy.containment,
+            view,
+        };
+        Some(views.fold(lead, |terms, view| Self {
+            symlinks: terms.symlinks.min(view.policy.symlinks),
+            hardlinks: terms.hardlinks.min(view.policy.hardlinks),
+            max_file_bytes: terms.max_file_bytes.min(view.policy.max_file_bytes),
+            containment: terms.containment.min(view.policy.containment),
+            view: terms.view,
+        }))
     }
 
-    /// The limits a resolution has to keep to, before there is a verdict: they
-    /// follow from the root's policy alone.
-    pub fn before_judgement(view: &View) -> Self {
-        Self::of(view.clone())
+    /// Whether the root's allowed globs admit `path` only as a directory on the
+    /// way to what they name: whatever else is found there, or is not, the
+    /// answer is the same.
+    pub fn only_leads(&self, path: &RelPath) -> bool {
+        let allowed = &self.view.policy.allowed;
+        !allowed.is_empty() && !allowed.covers(path)
     }
 
     /// What to do with symbolic links.
     pub fn symlinks(&self) -> Symlinks {
-        self.view.policy.symlinks
+        self.symlinks
     }
 
     /// What to do with files that have another name.
     pub fn hardlinks(&self) -> Hardlinks {
-        self.view.policy.hardlinks
+        self.hardlinks
     }
 
     /// The largest file that may be read whole.
     pub fn max_file_bytes(&self) -> u64 {
-        self.view.policy.max_file_bytes
+        self.max_file_bytes
     }
 
     /// The weakest containment accepted.
     pub fn containment(&self) -> Containment {
-        self.view.policy.containment
+        self.containment
     }
 
     /// Whether a bulk deed may touch what stands at `path`: the ruling a single

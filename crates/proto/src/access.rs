@@ -101,6 +101,12 @@ impl AccessSet {
         Self(self.0 | other.0)
     }
 
+    /// What is in both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// This set without the other's members.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {

@@ -28,15 +28,20 @@ impl Digest {
         }
     }
 
-    /// Reads 64 hex digits.
+    /// Reads 64 lower-case hex digits: a digest has one spelling.
     pub fn parse(hex: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        if hex.len() != 64 || !hex.is_ascii() {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
             return None;
         }
-        for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
-            let text = std::str::from_utf8(pair).ok()?;
-            *byte = u8::from_str_radix(text, 16).ok()?;
+        let mut bytes = [0; 32];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
         }
         Some(Self(bytes))
     }
@@ -64,5 +69,25 @@ impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not 64 hex digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_has_one_spelling() {
+        let digest = Digest([0xa5; 32]);
+        assert_eq!(Digest::parse(&digest.hex()), Some(digest));
+        for bad in [
+            digest.hex().to_uppercase(),
+            "+f".repeat(32),
+            "a5".repeat(31),
+            format!("{}0", digest.hex()),
+            "é".repeat(32),
+        ] {
+            assert_eq!(Digest::parse(&bad), None, "{bad}");
+        }
     }
 }

@@ -1,1 +1,29 @@
-//! Portcullis: our own state, in SQLite.
+//! Our own state, in SQLite: rules, trust, questions and what counts once.
+//!
+//! One database, `state.db`, in a directory that hands/files vouches for. It is
+//! opened when it is first needed, and by as many processes as like: every
+//! `portcullis mcp` of a person, and the commands they type meanwhile. What one
+//! writes, the others see with their next read.
+//!
+//! This is the only crate that names SQLite. It reads no clock: whoever asks
+//! brings the time.
+#![forbid(unsafe_code)]
+
+mod approver;
+mod db;
+mod error;
+mod nonces;
+mod questions;
+mod rules;
+mod schema;
+mod store;
+mod trust;
+mod waiting;
+mod watchers;
+
+pub use approver::DurableApprover;
+pub use error::{StoreError, Trouble};
+pub use questions::{Said, Stage};
+pub use rules::{RuleId, StoredRule};
+pub use store::Store;
+pub use trust::Trusted;

@@ -15,8 +15,11 @@ pub(crate) fn parse<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure>
         given => given,
     };
     serde_json::from_value(arguments).map_err(|error| {
-        Failure::new(Reason::BadArguments, format!("The arguments do not fit the tool: {error}."))
-            .hint("Look at the tool's input schema, and call it again.")
+        Failure::new(
+            Reason::BadArguments,
+            format!("The arguments do not fit the tool: {error}."),
+        )
+        .hint("Look at the tool's input schema, and call it again.")
     })
 }
 
@@ -31,9 +34,16 @@ pub(crate) fn scope(
     let refuse = |failure: Failure| authority.gate().refuse(caller, verb, path, failure);
     let named = match root {
         None => None,
-        Some(name) => Some(RootId::parse(name).ok_or(Reason::UnknownRoot).map_err(Failure::from).map_err(refuse)?),
+        Some(name) => Some(
+            RootId::parse(name)
+                .ok_or(Reason::UnknownRoot)
+                .map_err(Failure::from)
+                .map_err(refuse)?,
+        ),
     };
     let located = authority.locate(named.as_ref(), path).map_err(refuse)?;
-    let scope = authority.scope(caller, Some(&located.root)).map_err(refuse)?;
+    let scope = authority
+        .scope(caller, Some(&located.root))
+        .map_err(refuse)?;
     Ok((scope, located.alleged))
 }

@@ -43,7 +43,11 @@ pub(crate) fn looking() -> &'static [ToolSpec] {
     })
 }
 
-fn looks<A: JsonSchema, R: JsonSchema>(name: &'static str, title: &'static str, description: &'static str) -> ToolSpec {
+fn looks<A: JsonSchema, R: JsonSchema>(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+) -> ToolSpec {
     ToolSpec {
         name,
         title,

@@ -71,9 +71,19 @@ struct Node {
     cut: bool,
 }
 
-pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Value) -> Result<(Reply, String), Failure> {
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
     let arguments: Arguments = parse(arguments)?;
-    let (scope, path) = scope(authority, caller, Verb::Tree, arguments.root.as_deref(), &arguments.dir_path)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        Verb::Tree,
+        arguments.root.as_deref(),
+        &arguments.dir_path,
+    )?;
     let (max_depth, deep) = LIMITS.depth.of(arguments.max_depth);
     let (max_entries, many) = LIMITS.tree_entries.of(arguments.max_entries);
     let request = TreeRequest {

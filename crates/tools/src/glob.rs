@@ -31,11 +31,29 @@ pub(crate) struct Arguments {
     root: Option<String>,
 }
 
-pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Value) -> Result<(Reply, String), Failure> {
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
     let arguments: Arguments = parse(arguments)?;
-    let (scope, path) = scope(authority, caller, Verb::Glob, arguments.root.as_deref(), &arguments.dir_path)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        Verb::Glob,
+        arguments.root.as_deref(),
+        &arguments.dir_path,
+    )?;
     let pattern = Some(arguments.pattern);
-    let reply = find(&scope, &path, pattern, arguments.r#type, arguments.max_results, arguments.include_ignored).await?;
+    let reply = find(
+        &scope,
+        &path,
+        pattern,
+        arguments.r#type,
+        arguments.max_results,
+        arguments.include_ignored,
+    )
+    .await?;
     let text = show(&reply);
     Ok((reply, text))
 }

@@ -55,13 +55,22 @@ impl Here {
 }
 
 fn reply<T: Serialize>((structured, text): (T, String)) -> Result<ToolReply, Failure> {
-    let structured = serde_json::to_value(structured).map_err(|error| Failure::from(Reason::Bug).detail(error))?;
-    Ok(ToolReply { structured, text, is_error: false })
+    let structured = serde_json::to_value(structured)
+        .map_err(|error| Failure::from(Reason::Bug).detail(error))?;
+    Ok(ToolReply {
+        structured,
+        text,
+        is_error: false,
+    })
 }
 
 impl Machine for Here {
     fn catalog(&self, _caller: &Caller) -> Vec<ToolSpec> {
-        if self.offers_files() { catalogue::looking().to_vec() } else { Vec::new() }
+        if self.offers_files() {
+            catalogue::looking().to_vec()
+        } else {
+            Vec::new()
+        }
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply> {
@@ -86,10 +95,19 @@ impl Machine for Here {
         })
     }
 
-    fn read_resource<'a>(&'a self, caller: &'a Caller, uri: &'a str) -> Task<'a, Result<(ResourceText, String), Failure>> {
+    fn read_resource<'a>(
+        &'a self,
+        caller: &'a Caller,
+        uri: &'a str,
+    ) -> Task<'a, Result<(ResourceText, String), Failure>> {
         Box::pin(async move {
             if !self.offers_files() {
-                return Err(self.authority.gate().refuse(caller, Verb::Read, uri, Reason::DeniedByMode.into()));
+                return Err(self.authority.gate().refuse(
+                    caller,
+                    Verb::Read,
+                    uri,
+                    Reason::DeniedByMode.into(),
+                ));
             }
             resource::read(&self.authority, caller, uri).await
         })

@@ -4,7 +4,10 @@
 //! [`ScopedFs`](portcullis_files::ScopedFs) and shapes the reply. What may be
 //! done is decided below it, where it looks from is decided above it.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), forbid(clippy::disallowed_methods, clippy::disallowed_types))]
+#![cfg_attr(
+    not(test),
+    forbid(clippy::disallowed_methods, clippy::disallowed_types)
+)]
 
 mod arguments;
 mod catalogue;

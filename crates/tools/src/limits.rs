@@ -44,14 +44,46 @@ pub struct Limits {
 
 /// The limits over MCP.
 pub const LIMITS: Limits = Limits {
-    lines: Limit { what: "lines of a read", default: 200, max: 500 },
-    text_bytes: Limit { what: "bytes of text of a read", default: 262_144, max: 262_144 },
-    line_bytes: Limit { what: "bytes of one line", default: 4_096, max: 65_536 },
-    raw_bytes: Limit { what: "raw bytes of a read", default: 65_536, max: 1_048_576 },
-    entries: Limit { what: "entries of a listing", default: 200, max: 1_000 },
-    depth: Limit { what: "depth of a tree", default: 2, max: 5 },
-    tree_entries: Limit { what: "entries of a tree", default: 200, max: 1_000 },
-    walk_ms: Limit { what: "milliseconds of a walk", default: 20_000, max: 20_000 },
+    lines: Limit {
+        what: "lines of a read",
+        default: 200,
+        max: 500,
+    },
+    text_bytes: Limit {
+        what: "bytes of text of a read",
+        default: 262_144,
+        max: 262_144,
+    },
+    line_bytes: Limit {
+        what: "bytes of one line",
+        default: 4_096,
+        max: 65_536,
+    },
+    raw_bytes: Limit {
+        what: "raw bytes of a read",
+        default: 65_536,
+        max: 1_048_576,
+    },
+    entries: Limit {
+        what: "entries of a listing",
+        default: 200,
+        max: 1_000,
+    },
+    depth: Limit {
+        what: "depth of a tree",
+        default: 2,
+        max: 5,
+    },
+    tree_entries: Limit {
+        what: "entries of a tree",
+        default: 200,
+        max: 1_000,
+    },
+    walk_ms: Limit {
+        what: "milliseconds of a walk",
+        default: 20_000,
+        max: 20_000,
+    },
 };
 
 impl Limits {

@@ -83,13 +83,31 @@ pub(crate) struct Reply {
     pub(crate) containment: String,
 }
 
-pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Value) -> Result<(Reply, String), Failure> {
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
     let arguments: Arguments = parse(arguments)?;
     let deep = arguments.recursive || arguments.pattern.is_some();
     let verb = if deep { Verb::Glob } else { Verb::List };
-    let (scope, path) = scope(authority, caller, verb, arguments.root.as_deref(), &arguments.dir_path)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        verb,
+        arguments.root.as_deref(),
+        &arguments.dir_path,
+    )?;
     let reply = if deep {
-        find(&scope, &path, arguments.pattern, arguments.r#type, arguments.max_results, arguments.include_ignored).await?
+        find(
+            &scope,
+            &path,
+            arguments.pattern,
+            arguments.r#type,
+            arguments.max_results,
+            arguments.include_ignored,
+        )
+        .await?
     } else {
         let (max, clamped) = LIMITS.entries.of(arguments.max_results);
         let request = ListRequest {
@@ -167,14 +185,22 @@ pub(crate) fn show(reply: &Reply) -> String {
     if lines.is_empty() {
         lines.push("(nothing)".to_owned());
     }
-    lines.extend(reply.skipped.sentence().map(|sentence| format!("({sentence})")));
+    lines.extend(
+        reply
+            .skipped
+            .sentence()
+            .map(|sentence| format!("({sentence})")),
+    );
     if reply.truncated {
         lines.push(match &reply.next_cursor {
             Some(cursor) => format!("(more: pass cursor {cursor:?})"),
             None => "(more: narrow the pattern or raise maxResults)".to_owned(),
         });
     } else if !reply.complete {
-        lines.push("(not complete: something moved or it took too long; ask again or narrow it)".to_owned());
+        lines.push(
+            "(not complete: something moved or it took too long; ask again or narrow it)"
+                .to_owned(),
+        );
     }
     lines.join("\n")
 }

@@ -48,7 +48,11 @@ pub trait Machine: Send + Sync {
     ) -> Task<'a, Result<(Vec<ResourceEntry>, Option<String>), Failure>>;
 
     /// Reads one resource.
-    fn read_resource<'a>(&'a self, caller: &'a Caller, uri: &'a str) -> Task<'a, Result<(ResourceText, String), Failure>>;
+    fn read_resource<'a>(
+        &'a self,
+        caller: &'a Caller,
+        uri: &'a str,
+    ) -> Task<'a, Result<(ResourceText, String), Failure>>;
 
     /// What a person should know about this machine, in a few sentences for
     /// the agent's instructions.

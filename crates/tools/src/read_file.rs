@@ -89,23 +89,43 @@ pub(crate) struct Reply {
     containment: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Value) -> Result<(Reply, String), Failure> {
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
     let arguments: Arguments = parse(arguments)?;
-    let (scope, path) = scope(authority, caller, Verb::Read, arguments.root.as_deref(), &arguments.file_path)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        Verb::Read,
+        arguments.root.as_deref(),
+        &arguments.file_path,
+    )?;
     if arguments.byte_offset.is_some() || arguments.byte_length.is_some() {
         return bytes(&scope, &path, &arguments).await;
     }
     text(&scope, &path, arguments).await
 }
 
-async fn bytes(scope: &ScopedFs, path: &str, arguments: &Arguments) -> Result<(Reply, String), Failure> {
+async fn bytes(
+    scope: &ScopedFs,
+    path: &str,
+    arguments: &Arguments,
+) -> Result<(Reply, String), Failure> {
     let (max, clamped) = LIMITS.raw_bytes.of(arguments.byte_length);
-    let window = ByteWindow::Part { offset: arguments.byte_offset.unwrap_or(0), max };
+    let window = ByteWindow::Part {
+        offset: arguments.byte_offset.unwrap_or(0),
+        max,
+    };
     let page = scope.read_bytes(path, window).await?;
     let encoded = base64(&page.bytes);
     let reply = Reply {
@@ -132,18 +152,28 @@ async fn bytes(scope: &ScopedFs, path: &str, arguments: &Arguments) -> Result<(R
     Ok((reply, encoded))
 }
 
-async fn text(scope: &ScopedFs, path: &str, arguments: Arguments) -> Result<(Reply, String), Failure> {
+async fn text(
+    scope: &ScopedFs,
+    path: &str,
+    arguments: Arguments,
+) -> Result<(Reply, String), Failure> {
     let (max_lines, clamped) = LIMITS.lines.of(arguments.max_lines);
     let from = match (arguments.cursor, arguments.tail_lines, arguments.start_line) {
         (Some(cursor), None, None) => TextFrom::Cursor(cursor),
         (None, Some(lines), None) => TextFrom::Tail(lines.min(max_lines.max(1) as u64)),
         (None, None, Some(0)) => {
-            return Err(Failure::new(Reason::BadArguments, "Lines are counted from 1.").hint("Call it again with startLine 1."));
+            return Err(
+                Failure::new(Reason::BadArguments, "Lines are counted from 1.")
+                    .hint("Call it again with startLine 1."),
+            );
         }
         (None, None, line) => TextFrom::Line(line.unwrap_or(1)),
         (_, _, _) => {
-            return Err(Failure::new(Reason::BadArguments, "startLine, tailLines and cursor exclude each other.")
-                .hint("Call it again with one of them."));
+            return Err(Failure::new(
+                Reason::BadArguments,
+                "startLine, tailLines and cursor exclude each other.",
+            )
+            .hint("Call it again with one of them."));
         }
     };
     let request = TextRequest {

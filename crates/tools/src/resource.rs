@@ -17,13 +17,22 @@ pub(crate) async fn list(
     caller: &Caller,
     cursor: Option<String>,
 ) -> Result<(Vec<ResourceEntry>, Option<String>), Failure> {
-    let bad = || Failure::from(Reason::BadCursor).hint("Pass the `nextCursor` of the page before, unchanged.");
-    let ids: Vec<RootId> = authority.roots().map(|declared| declared.entry().id().clone()).collect();
+    let bad = || {
+        Failure::from(Reason::BadCursor)
+            .hint("Pass the `nextCursor` of the page before, unchanged.")
+    };
+    let ids: Vec<RootId> = authority
+        .roots()
+        .map(|declared| declared.entry().id().clone())
+        .collect();
     let (start, mut after) = match cursor.as_deref() {
         None => (0, None),
         Some(cursor) => {
             let (id, after) = cursor.split_once('/').ok_or_else(bad)?;
-            let at = ids.iter().position(|known| known.as_str() == id).ok_or_else(bad)?;
+            let at = ids
+                .iter()
+                .position(|known| known.as_str() == id)
+                .ok_or_else(bad)?;
             (at, (!after.is_empty()).then(|| after.to_owned()))
         }
     };
@@ -67,23 +76,45 @@ pub(crate) async fn list(
 
 /// Reads a file, or lists a directory as text, by its URI. Returns the content
 /// and its media type.
-pub(crate) async fn read(authority: &Authority, caller: &Caller, uri: &str) -> Result<(ResourceText, String), Failure> {
-    let unknown = || Failure::new(Reason::UnknownRoot, "The URI names no root served here.").hint("URIs look like portcullis://workspace/src/main.rs.");
+pub(crate) async fn read(
+    authority: &Authority,
+    caller: &Caller,
+    uri: &str,
+) -> Result<(ResourceText, String), Failure> {
+    let unknown = || {
+        Failure::new(Reason::UnknownRoot, "The URI names no root served here.")
+            .hint("URIs look like portcullis://workspace/src/main.rs.")
+    };
     let rest = uri
         .strip_prefix(SCHEME)
         .ok_or_else(|| authority.gate().refuse(caller, Verb::Read, uri, unknown()))?;
     let (root, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let path = decode(path).ok_or_else(|| authority.gate().refuse(caller, Verb::Read, uri, Reason::BadName.into()))?;
+    let path = decode(path).ok_or_else(|| {
+        authority
+            .gate()
+            .refuse(caller, Verb::Read, uri, Reason::BadName.into())
+    })?;
     // In a URI everything behind the root is relative; `//etc` is no absolute path.
     if path.starts_with('/') || path.starts_with('~') {
-        return Err(authority.gate().refuse(caller, Verb::Read, uri, Reason::Escape.into()));
+        return Err(authority
+            .gate()
+            .refuse(caller, Verb::Read, uri, Reason::Escape.into()));
     }
     let (scope, path) = scope(authority, caller, Verb::Read, Some(root), &path)?;
     let page = scope.read_bytes(&path, ByteWindow::Whole).await?;
     Ok(match String::from_utf8(page.bytes) {
-        Ok(text) if !text.contains('\0') => (ResourceText::Text(text), "text/plain; charset=utf-8".to_owned()),
-        Ok(text) => (ResourceText::Bytes(text.into_bytes()), "application/octet-stream".to_owned()),
-        Err(binary) => (ResourceText::Bytes(binary.into_bytes()), "application/octet-stream".to_owned()),
+        Ok(text) if !text.contains('\0') => (
+            ResourceText::Text(text),
+            "text/plain; charset=utf-8".to_owned(),
+        ),
+        Ok(text) => (
+            ResourceText::Bytes(text.into_bytes()),
+            "application/octet-stream".to_owned(),
+        ),
+        Err(binary) => (
+            ResourceText::Bytes(binary.into_bytes()),
+            "application/octet-stream".to_owned(),
+        ),
     })
 }
 
@@ -118,10 +149,17 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let word = chunk
+            .iter()
+            .fold(0u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let digit = DIGITS[(word >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= chunk.len() { digit.into() } else { '=' });
+            text.push(if place <= chunk.len() {
+                digit.into()
+            } else {
+                '='
+            });
         }
     }
     text
@@ -137,14 +175,23 @@ mod tests {
         let path = RelPath::parse("a b/ü%.txt").unwrap();
         let uri = uri(&id, &path);
         assert_eq!(uri, "portcullis://workspace/a%20b/%C3%BC%25.txt");
-        assert_eq!(decode(uri.strip_prefix("portcullis://workspace/").unwrap()).as_deref(), Some(path.as_str()));
+        assert_eq!(
+            decode(uri.strip_prefix("portcullis://workspace/").unwrap()).as_deref(),
+            Some(path.as_str())
+        );
         assert_eq!(decode("%zz"), None);
         assert_eq!(decode("%2"), None);
     }
 
     #[test]
     fn base64_is_what_everyone_else_says_it_is() {
-        for (bytes, want) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (bytes, want) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!(base64(bytes.as_bytes()), want);
         }
     }

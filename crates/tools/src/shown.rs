@@ -53,7 +53,12 @@ pub(crate) struct Skipped {
 
 impl From<Counts> for Skipped {
     fn from(counts: Counts) -> Self {
-        Self { denied: counts.denied, secret: counts.secret, ignored: counts.ignored, moved: counts.moved }
+        Self {
+            denied: counts.denied,
+            secret: counts.secret,
+            ignored: counts.ignored,
+            moved: counts.moved,
+        }
     }
 }
 

@@ -40,9 +40,19 @@ pub(crate) struct Reply {
     containment: String,
 }
 
-pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Value) -> Result<(Reply, String), Failure> {
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
     let arguments: Arguments = parse(arguments)?;
-    let (scope, path) = scope(authority, caller, Verb::Stat, arguments.root.as_deref(), &arguments.path)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        Verb::Stat,
+        arguments.root.as_deref(),
+        &arguments.path,
+    )?;
     let seen = scope.stat(&path).await?;
     let reply = Reply {
         path: seen.path.shown().to_owned(),
@@ -54,6 +64,9 @@ pub(crate) async fn call(authority: &Authority, caller: &Caller, arguments: Valu
         version: seen.meta.version(),
         containment: containment(seen.containment),
     };
-    let text = format!("{}: {}, {} B, mode {}", reply.path, reply.r#type, reply.size_bytes, reply.mode);
+    let text = format!(
+        "{}: {}, {} B, mode {}",
+        reply.path, reply.r#type, reply.size_bytes, reply.mode
+    );
     Ok((reply, text))
 }

@@ -24,4 +24,8 @@ impl Hiding {
     pub(crate) fn hides(&self, _path: &RelPath, _entity: Entity) -> bool {
         false
     }
+
+    pub(crate) fn named_by(&self, _path: &RelPath) -> Option<String> {
+        None
+    }
 }

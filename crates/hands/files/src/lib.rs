@@ -30,12 +30,13 @@ mod text;
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing, Looking,
-    Order, Reading, Searching, StatReply, Tree, TreeNode, TreeRequest, Treeing, Want,
+    Order, Reading, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
+    TreeRequest, Treeing, Want,
 };
 pub use meta::Meta;
 pub use own_text::read_own_text;
 pub use root::{Resolver, Root};
-pub use scoped::{ScopedFs, TextFrom, TextReply, TextRequest};
+pub use scoped::ScopedFs;
 pub use scratch_dir::ScratchDir;
 pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};

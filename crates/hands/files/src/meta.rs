@@ -94,7 +94,14 @@ impl Meta {
 
     /// Whether its bytes may be handed out: a regular file, with no name
     /// elsewhere that the policy minds, and closed to others where it must be.
-    pub(crate) fn admit_file(&self, policy: &RootPolicy) -> Result<(), Failure> {
+    ///
+    /// `still_named` tells, when asked, whether the name the handle was opened
+    /// by still stands.
+    pub(crate) fn admit_file(
+        &self,
+        policy: &RootPolicy,
+        still_named: impl FnOnce() -> bool,
+    ) -> Result<(), Failure> {
         match self.entity {
             Entity::File => {}
             Entity::Directory => return Err(hinted(Reason::IsDirectory)),
@@ -102,12 +109,16 @@ impl Meta {
             Entity::Mount => return Err(hinted(Reason::MountBoundary)),
             Entity::Special => return Err(hinted(Reason::SpecialFile)),
         }
-        if self.links > 1 {
-            match policy.hardlinks {
-                Hardlinks::Allow => {}
-                Hardlinks::AllowOwn if self.is_ours() => {}
-                Hardlinks::AllowOwn | Hardlinks::Reject => return Err(hinted(Reason::Hardlink)),
-            }
+        let alone = match policy.hardlinks {
+            Hardlinks::Allow => true,
+            Hardlinks::AllowOwn if self.is_ours() => true,
+            // A count of one proves nothing by itself: a foreign file linked in,
+            // opened, and unlinked again before we looked has one name too. It
+            // is the name we opened only while that one still stands.
+            Hardlinks::AllowOwn | Hardlinks::Reject => self.links == 1 && still_named(),
+        };
+        if !alone {
+            return Err(hinted(Reason::Hardlink));
         }
         self.admit_private(policy)
     }

@@ -9,8 +9,10 @@ use portcullis_proto::{Failure, Reason, RelPath, Verb};
 use crate::authority::Declared;
 use crate::deeds::{
     ByteWindow, BytesPage, Found, GlobRequest, ListRequest, Listed, Listing, Looking, Reading,
-    Searching, StatReply, Tree, TreeRequest, Treeing, glob, list, read_bytes, stat, tree,
+    Searching, StatReply, TextReply, TextRequest, Tree, TreeRequest, Treeing, glob, list,
+    read_bytes, read_json, read_text, stat, tree,
 };
+use crate::hiding::Hiding;
 
 /// What one caller may do in one root. Every method is attempt, enter, act.
 #[derive(Clone, Debug)]
@@ -51,6 +53,28 @@ impl ScopedFs {
             return read_bytes(permit, window);
         }
         elsewhere(move || read_bytes(permit, window)).await
+    }
+
+    /// Reads a page of text.
+    pub async fn read_text(&self, path: &str, request: TextRequest) -> Result<TextReply, Failure> {
+        let (permit, size) = self.reading(path).await?;
+        let matched = request
+            .classify
+            .then(|| self.matched_ignore(&permit))
+            .flatten();
+        if size <= INLINE_BYTES {
+            return read_text(permit, &request, matched);
+        }
+        elsewhere(move || read_text(permit, &request, matched)).await
+    }
+
+    /// Reads a whole file as JSON.
+    pub async fn read_json(&self, path: &str) -> Result<serde_json::Value, Failure> {
+        let (permit, size) = self.reading(path).await?;
+        if size <= INLINE_BYTES {
+            return read_json(permit);
+        }
+        elsewhere(move || read_json(permit)).await
     }
 
     /// Lists a directory.
@@ -102,6 +126,17 @@ impl ScopedFs {
             })
             .await?;
         elsewhere(move || tree(permit, &request)).await
+    }
+
+    /// The ignore file that names the file about to be read.
+    fn matched_ignore(&self, permit: &Permit<Reading>) -> Option<String> {
+        let path = &permit.deed().path;
+        Hiding::at(
+            &self.declared.root,
+            &path.parent()?,
+            permit.terms().symlinks(),
+        )
+        .named_by(path)
     }
 
     async fn reading(&self, path: &str) -> Result<(Permit<Reading>, u64), Failure> {

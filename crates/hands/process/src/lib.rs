@@ -1,10 +1,13 @@
-//! Portcullis: the only crate that starts processes.
-#![allow(
+//! The process hand: the only crate that starts processes.
+#![forbid(unsafe_code)]
+#![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "this hand is the one place where processes are started"
 )]
 
+mod hook;
 mod stdio_child;
 
+pub use hook::{BadHook, Events, ProgramHook};
 pub use stdio_child::Piped;

@@ -5,6 +5,7 @@ mod glob;
 mod list;
 mod read;
 mod stat;
+mod text;
 mod tree;
 mod walk;
 
@@ -25,6 +26,8 @@ pub(crate) use read::read_bytes;
 pub use read::{ByteWindow, BytesPage, Reading};
 pub(crate) use stat::stat;
 pub use stat::{Looking, StatReply};
+pub use text::{TextFrom, TextReply, TextRequest};
+pub(crate) use text::{read_json, read_text};
 pub(crate) use tree::tree;
 pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
 

@@ -13,6 +13,7 @@ use super::{Key, facts_of};
 use crate::errno::failure;
 use crate::meta::Meta;
 use crate::root::Root;
+use crate::sys;
 
 /// A file, pinned, about to be read.
 #[derive(Debug)]
@@ -32,7 +33,9 @@ impl Reading {
         terms: &Terms,
     ) -> Result<Self, Failure> {
         let opened = root.open(path, OFlags::RDONLY, terms.symlinks())?;
-        opened.meta.admit_file(entry.policy())?;
+        opened.meta.admit_file(entry.policy(), || {
+            sys::is_named(opened.handle.as_fd(), &opened.path)
+        })?;
         Ok(Self {
             entry: Arc::clone(entry),
             handle: opened.handle,

@@ -133,6 +133,19 @@ pub(crate) fn where_is(handle: BorrowedFd<'_>) -> Option<String> {
         .filter(|path| !path.ends_with(" (deleted)"))
 }
 
+/// Whether the name a handle was opened by still stands. The kernel marks the
+/// path of an unlinked or replaced one as deleted, for good.
+pub(crate) fn is_named(handle: BorrowedFd<'_>, path: &RelPath) -> bool {
+    use std::os::fd::AsRawFd as _;
+    let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let Some(name) = path.name() else {
+        return false;
+    };
+    readlinkat(CWD, link, Vec::new()).is_ok_and(|place| {
+        place.to_bytes().rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes())
+    })
+}
+
 /// A buffer for reading directories: what one `getdents64` fills at most.
 pub(crate) fn list_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 * 1024]

@@ -1,0 +1,211 @@
+//! Asking a person, and what becomes of the answer.
+//!
+//! Only an answer that was offered counts; anything else is a no. A lasting
+//! one counts only from a surface where the person holds the keyboard.
+
+use std::sync::Arc;
+
+use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule};
+use portcullis_proto::{Digest, Facts, Failure, QuestionId, Reason};
+
+use crate::approve::Reply;
+use crate::attempt::Attempt;
+use crate::enter::changed;
+use crate::gate::clip;
+use crate::question::{Answer, Decision, Question, digest};
+
+impl Attempt {
+    /// Puts the question and returns the digest that was said yes to.
+    pub(crate) async fn ask(
+        &mut self,
+        facts: &Arc<Facts>,
+        asking: Asking,
+    ) -> Result<Digest, Failure> {
+        self.book.source = asking.source.clone();
+        let pinned = digest(&self.caller.subject, facts);
+        if let Some(brought) = self.caller.take_answer() {
+            self.book.question = Some(brought.question.clone());
+            if brought.digest != pinned {
+                return Err(changed());
+            }
+            // It was answered on its own surface, whoever carries it here.
+            let offered = self.offered(&asking, brought.answer.surface.may_say_always());
+            return self
+                .settle(facts, &asking, &brought.question, &offered, brought.answer)
+                .map(|()| pinned);
+        }
+        let Some(approver) = self.caller.approver.clone() else {
+            return Err(self.nobody_to_ask(facts, &asking));
+        };
+        let _parked = self.gate.park()?;
+        let now = self.gate.clock.now_ms();
+        let patience = self.caller.patience;
+        let question = Question {
+            id: self.book.next_question(),
+            digest: pinned,
+            subject: self.caller.subject.clone(),
+            facts: Facts::clone(facts),
+            class: Question::class_word(&asking),
+            source: asking.source.to_string(),
+            exact_path: Question::is_exact(&asking),
+            offered: self.offered(&asking, approver.may_say_always()),
+            asked_at: now,
+            deadline: now.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),
+        };
+        let reply = tokio::time::timeout(patience, approver.ask(&question)).await;
+        // A machine that slept wakes up with its timers behind the clock.
+        let late = self.gate.clock.now_ms() > question.deadline;
+        match reply.unwrap_or(Reply::TimedOut) {
+            Reply::Answered(answer) if !late => self
+                .settle(facts, &asking, &question.id, &question.offered, answer)
+                .map(|()| pinned),
+            Reply::Suspended => Err(Reason::ApprovalPending.into()),
+            Reply::Unavailable => Err(self.nobody_to_ask(facts, &asking)),
+            Reply::Answered(_) | Reply::TimedOut => Err(Failure::from(Reason::ApprovalTimeout)
+                .hint(
+                    "Ask for it again when somebody is there to answer, or have a rule allow it.",
+                )),
+        }
+    }
+
+    /// The answers that count.
+    fn offered(&self, asking: &Asking, may_say_always: bool) -> Vec<Decision> {
+        let keeps_a_yes = asking.remembered != Remembered::Never;
+        Decision::ALL
+            .into_iter()
+            .filter(|decision| match decision {
+                Decision::AllowOnce | Decision::DenyOnce => true,
+                Decision::AllowSession => keeps_a_yes && self.caller.session.is_some(),
+                Decision::AlwaysAllow => keeps_a_yes && may_say_always,
+                Decision::AlwaysDeny => may_say_always,
+            })
+            .collect()
+    }
+
+    fn settle(
+        &mut self,
+        facts: &Facts,
+        asking: &Asking,
+        question: &QuestionId,
+        offered: &[Decision],
+        answer: Answer,
+    ) -> Result<(), Failure> {
+        self.book.answered_by = Some(format!("{}:{}", answer.surface.as_str(), clip(&answer.by)));
+        let refused = |message: &'static str| Err(Failure::new(Reason::ApprovalDenied, message));
+        let lasting = matches!(
+            answer.decision,
+            Decision::AlwaysAllow | Decision::AlwaysDeny
+        );
+        if lasting && !answer.surface.may_say_always() {
+            return refused(
+                "A lasting answer counts only from the person's own terminal or console.",
+            );
+        }
+        if !offered.contains(&answer.decision) {
+            return refused("The answer was one that was not offered, which counts as a no.");
+        }
+        match answer.decision {
+            Decision::AllowOnce => Ok(()),
+            Decision::DenyOnce => refused("The person asked said no."),
+            Decision::AllowSession => {
+                let session = self.caller.session.as_ref().ok_or(Reason::ApprovalDenied)?;
+                let principal = &self.caller.subject.principal;
+                rules(Effect::Allow, facts, asking, question)
+                    .try_for_each(|rule| self.gate.sessions.remember(session, principal, &rule))
+                    .map_err(|bad| Failure::from(Reason::Bug).detail(bad))
+            }
+            Decision::AlwaysAllow => self.keep(rules(Effect::Allow, facts, asking, question)),
+            Decision::AlwaysDeny => {
+                self.keep(rules(Effect::Deny, facts, asking, question))?;
+                refused("The person asked said no, and that it stays so.")
+            }
+        }
+    }
+
+    /// Keeps lasting rules, in force at once. One that cannot be stored holds
+    /// for this process, and says so; the answer itself stands either way.
+    fn keep(&self, kept: impl Iterator<Item = Rule>) -> Result<(), Failure> {
+        for mut rule in kept {
+            if self.gate.keeper.keep(&rule).is_err() {
+                rule.source = format!("{} (not stored)", rule.source).into();
+            }
+            self.gate
+                .add_rule(&rule)
+                .map_err(|bad| Failure::from(Reason::Bug).detail(bad))?;
+        }
+        Ok(())
+    }
+
+    /// A no that came with the call holds, even where the rules or the hooks
+    /// would by now not have asked.
+    pub(crate) fn heed_a_no(&mut self, lexical: &Facts, facts: &Facts) -> Result<(), Failure> {
+        let subject = &self.caller.subject;
+        let pinned = || [digest(subject, lexical), digest(subject, facts)];
+        let Some(no) = self.caller.take_no(pinned) else {
+            return Ok(());
+        };
+        self.book.question = Some(no.question.clone());
+        let asking = Asking {
+            class: None,
+            source: self.book.source.clone(),
+            remembered: Remembered::Never,
+        };
+        let offered = self.offered(&asking, no.answer.surface.may_say_always());
+        self.settle(facts, &asking, &no.question, &offered, no.answer)
+    }
+
+    /// The refusal where nobody can be asked: it names the rule that would allow it.
+    pub(crate) fn nobody_to_ask(&mut self, facts: &Facts, asking: &Asking) -> Failure {
+        self.book.source = asking.source.clone();
+        unavailable(facts, asking)
+    }
+}
+
+fn rules(
+    effect: Effect,
+    facts: &Facts,
+    asking: &Asking,
+    question: &QuestionId,
+) -> impl Iterator<Item = Rule> {
+    facts.resources.iter().map(move |resource| Rule {
+        effect,
+        group: facts.group(),
+        root: Some(resource.root.clone()),
+        pattern: PatternSet::exact(&resource.path),
+        covers_protected: asking.class.is_some(),
+        source: format!("answer:{question}").into(),
+    })
+}
+
+fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
+    let raised = |path, access| Class::of(path, access) == asking.class;
+    let Some(resource) = facts
+        .resources
+        .iter()
+        .find(|resource| raised(&resource.path, resource.access))
+        .or(facts.resources.first())
+    else {
+        return Reason::ApprovalUnavailable.into();
+    };
+    let path = &resource.path;
+    let group = facts.group();
+    // Literally this path: a name with a `*` in it must not talk an operator
+    // into a rule for everything.
+    let pattern = serde_json::Value::from(PatternSet::exact(path));
+    let (message, rule) = match asking.class {
+        Some(class) => (
+            format!(
+                "{path} is of the {} class, which needs a person's yes, and nobody can be asked here.",
+                class.as_str()
+            ),
+            format!("{{\"pattern\": {pattern}, \"coversProtected\": true}}"),
+        ),
+        None => (
+            format!("{path} needs a person's yes, and nobody can be asked here."),
+            pattern.to_string(),
+        ),
+    };
+    Failure::new(Reason::ApprovalUnavailable, message).hint(format!(
+        "The operator can answer with `portcullis approve --watch`, or allow it for good: {rule} under resourcePermissions.{group}.allow in settings.json."
+    ))
+}

@@ -1,0 +1,135 @@
+//! The tables, and how an older database becomes a newer one.
+//!
+//! A step, once released, never changes: databases out there have run it.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::error::{StoreError, Trouble};
+
+/// Marks a SQLite file as ours: "PCLS".
+const APPLICATION: i32 = 0x5043_4c53;
+
+/// Step n takes a database from version n to n + 1.
+const STEPS: &[&str] = &[FIRST];
+
+/// Triggers keep the counters, so that a change by hand (`sqlite3 state.db`)
+/// counts like one of ours.
+///
+/// `version` starts anywhere: a database that took another's place must not
+/// look unchanged.
+const FIRST: &str = "
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO counters VALUES ('version', abs(random() >> 16) + 1), ('questions', 0), ('answers', 0);
+
+CREATE TABLE rules (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  effect TEXT NOT NULL,
+  tool_group TEXT NOT NULL,
+  root TEXT,
+  pattern TEXT NOT NULL,
+  covers_protected INTEGER NOT NULL,
+  source TEXT NOT NULL,
+  kept_at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX rules_once
+  ON rules (effect, tool_group, ifnull(root, ''), pattern, covers_protected);
+
+CREATE TABLE trust (
+  path TEXT PRIMARY KEY,
+  dev INTEGER NOT NULL,
+  ino INTEGER NOT NULL,
+  trusted_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER rules_added AFTER INSERT ON rules
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER rules_changed AFTER UPDATE ON rules
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER rules_removed AFTER DELETE ON rules
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER trust_added AFTER INSERT ON trust
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER trust_changed AFTER UPDATE ON trust
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER trust_removed AFTER DELETE ON trust
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+
+CREATE TABLE questions (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  state TEXT NOT NULL CHECK (state IN ('pending', 'answered', 'used', 'withdrawn')),
+  digest TEXT NOT NULL,
+  body TEXT NOT NULL,
+  offered TEXT NOT NULL,
+  deadline INTEGER NOT NULL,
+  decision TEXT,
+  surface TEXT,
+  answered_by TEXT,
+  answer_no INTEGER
+) STRICT;
+CREATE INDEX questions_by_state ON questions (state, seq);
+CREATE INDEX questions_by_deadline ON questions (deadline);
+CREATE INDEX questions_by_answer ON questions (answer_no) WHERE answer_no IS NOT NULL;
+CREATE TRIGGER questions_added AFTER INSERT ON questions
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'questions'; END;
+CREATE TRIGGER questions_removed AFTER DELETE ON questions
+  BEGIN UPDATE counters SET value = value - 1 WHERE name = 'questions'; END;
+
+CREATE TABLE watchers (id TEXT PRIMARY KEY, seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE nonces (nonce TEXT PRIMARY KEY, expires_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX nonces_by_expiry ON nonces (expires_at);
+";
+
+/// Makes an empty database ours.
+pub(crate) fn create(conn: &mut Connection) -> Result<(), StoreError> {
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.pragma_update(None, "application_id", APPLICATION)?;
+    migrate(conn)
+}
+
+/// Checks that the database is ours and of a version we know, before anything
+/// in it is touched, and brings it up to date.
+pub(crate) fn check(conn: &mut Connection) -> Result<(), StoreError> {
+    let application: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if application != APPLICATION {
+        return Err(StoreError::new(
+            Trouble::NotOurs,
+            "`state.db` in the data directory is a database of another program.",
+        )
+        .hint("Nothing was changed. Move it away, or name another data directory."));
+    }
+    let version = version(conn)?;
+    match usize::try_from(version) {
+        Ok(version) if version == STEPS.len() => Ok(()),
+        Ok(version) if version < STEPS.len() => migrate(conn),
+        _ => Err(StoreError::new(
+            Trouble::Newer,
+            format!(
+                "The state database has schema {version}; this Portcullis knows up to {}.",
+                STEPS.len()
+            ),
+        )
+        .hint("Nothing was changed. Use the newer Portcullis that wrote it.")),
+    }
+}
+
+fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
+    // Two processes may start after the same upgrade: the version is read
+    // again under the write lock, and the second finds nothing to do.
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let from = usize::try_from(version(&tx)?).unwrap_or(usize::MAX);
+    for step in STEPS.iter().skip(from) {
+        tx.execute_batch(step)?;
+    }
+    if from < STEPS.len() {
+        let known = i64::try_from(STEPS.len()).map_err(StoreError::io)?;
+        tx.pragma_update(None, "user_version", known)?;
+    }
+    tx.commit()?;
+    Ok(())
+}
+
+fn version(conn: &Connection) -> Result<i64, StoreError> {
+    Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
