@@ -1,14 +1,14 @@
 //! The book of one attempt: exactly one closing line, whatever happens.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_policy::Source;
 use portcullis_proto::{
     Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Subject, Verb,
 };
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Warrant};
 use crate::deed::Settled;
 use crate::gate::Gate;
 use crate::hook::HookCall;
@@ -26,6 +26,7 @@ pub(crate) struct Book {
     pub(crate) question: Option<QuestionId>,
     pub(crate) answered_by: Option<String>,
     questions: u32,
+    trail: Option<Arc<Mutex<Option<Warrant>>>>,
     began_us: u64,
     open: bool,
 }
@@ -47,6 +48,7 @@ impl Book {
             question: None,
             answered_by: None,
             questions: 0,
+            trail: caller.trail.clone(),
             began_us: gate.clock.monotonic_us(),
             open: true,
             gate: Arc::clone(gate),
@@ -88,8 +90,19 @@ impl Book {
         if kept.is_err() {
             self.gate.seal();
         }
+        self.leave_trail();
         self.tell_hooks(outcome);
         kept
+    }
+
+    fn leave_trail(&self) {
+        if let Some(trail) = &self.trail {
+            *trail.lock().unwrap_or_else(PoisonError::into_inner) = Some(Warrant {
+                request_id: self.request.clone(),
+                policy_source: self.source.to_string(),
+                wrapper_ids: self.wrappers.clone(),
+            });
+        }
     }
 
     /// Closes on a refusal or failure and hands it back. Whether the line could
@@ -159,7 +172,7 @@ impl Book {
             // It observes: its panic is its own, and must not undo an act that
             // is done, nor meet another panic on its way out.
             drop(catch_unwind(AssertUnwindSafe(|| {
-                hook.after(&call, outcome)
+                hook.after(&call, outcome);
             })));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_proto::{Digest, SessionId, Subject};
+use portcullis_proto::{Digest, RequestId, SessionId, Subject};
 
 use crate::approve::{Answered, Approver};
 
@@ -29,6 +29,20 @@ impl CancelFlag {
     }
 }
 
+/// Told how far a long deed is; called from whatever thread does it.
+pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// On what an attempt was settled, for the reply: the same words as its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warrant {
+    /// The attempt.
+    pub request_id: RequestId,
+    /// Which rule, mode, class or person decided.
+    pub policy_source: String,
+    /// The hooks that were asked, in order.
+    pub wrapper_ids: Vec<String>,
+}
+
 /// How long a question waits when the surface names no deadline.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(55);
 
@@ -48,6 +62,9 @@ pub struct Caller {
     pub patience: Duration,
     /// Raised when the caller gives up.
     pub cancel: CancelFlag,
+    /// Told how far a long deed is.
+    pub progress: Option<Progress>,
+    pub(crate) trail: Option<Arc<Mutex<Option<Warrant>>>>,
     answered: Arc<Mutex<Option<Answered>>>,
 }
 
@@ -61,6 +78,8 @@ impl Caller {
             approver: None,
             patience: DEFAULT_PATIENCE,
             cancel: CancelFlag::new(),
+            progress: None,
+            trail: None,
             answered: Arc::default(),
         }
     }
@@ -70,6 +89,26 @@ impl Caller {
     pub fn asking(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
+    }
+
+    /// Hearing how far a long deed is.
+    #[must_use]
+    pub fn reporting(mut self, progress: Progress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Wanting to know afterwards on what the attempt was settled.
+    #[must_use]
+    pub fn leaving_trail(mut self) -> Self {
+        self.trail = Some(Arc::default());
+        self
+    }
+
+    /// On what the last attempt of a caller that leaves a trail was settled.
+    pub fn warrant(&self) -> Option<Warrant> {
+        let trail = self.trail.as_ref()?;
+        trail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// In a session.

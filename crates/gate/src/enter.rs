@@ -49,6 +49,7 @@ impl Attempt {
                 terms,
                 grants,
                 cancel: self.caller.cancel,
+                progress: self.caller.progress,
             }),
             Err(failure) => Err(self.book.refuse(failure)),
         }
@@ -259,6 +260,10 @@ fn same_paths(a: &Facts, b: &Facts) -> bool {
 }
 
 /// The refusal for `reason`, with the next step where there is one.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "few reasons of a verdict have a next step"
+)]
 fn refusal(reason: Reason, source: &Source) -> Failure {
     let failure = Failure::from(reason);
     match reason {

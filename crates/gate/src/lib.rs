@@ -33,7 +33,7 @@ mod session;
 
 pub use approve::{Answered, Approver, Keeper, Reply};
 pub use attempt::Attempt;
-pub use caller::{Caller, CancelFlag};
+pub use caller::{Caller, CancelFlag, Progress, Warrant};
 pub use clock::Clock;
 pub use deed::{Deed, Settled};
 pub use gate::{Gate, GateParts};

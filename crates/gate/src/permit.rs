@@ -6,7 +6,7 @@ use portcullis_policy::Terms;
 use portcullis_proto::{Failure, Outcome, Reason};
 
 use crate::book::Book;
-use crate::caller::CancelFlag;
+use crate::caller::{CancelFlag, Progress};
 use crate::clock::Clock;
 use crate::deed::{Deed, Settled};
 use crate::gate::Gate;
@@ -23,6 +23,7 @@ pub struct Permit<D: Deed> {
     pub(crate) terms: Terms,
     pub(crate) grants: Vec<Arc<Grant>>,
     pub(crate) cancel: CancelFlag,
+    pub(crate) progress: Option<Progress>,
 }
 
 /// Whether a deed under way may go on.
@@ -30,6 +31,7 @@ pub struct Live<'a> {
     grants: &'a [Arc<Grant>],
     clock: &'a dyn Clock,
     cancel: &'a CancelFlag,
+    progress: Option<&'a Progress>,
 }
 
 impl Live<'_> {
@@ -44,6 +46,13 @@ impl Live<'_> {
             .iter()
             .try_for_each(|grant| grant.holds(now))
             .map_err(Failure::from)
+    }
+
+    /// Tells whoever asked how far it is.
+    pub fn progress(&self, done: u64) {
+        if let Some(progress) = self.progress {
+            progress(done);
+        }
     }
 
     /// Milliseconds since 1970, from the gate's clock.
@@ -83,6 +92,7 @@ impl<D: Deed> Permit<D> {
             grants: &self.grants,
             clock: &*self.gate.clock,
             cancel: &self.cancel,
+            progress: self.progress.as_ref(),
         };
         if let Err(failure) = self.gate.check_open().and_then(|()| live.still()) {
             return Err(self.book.refuse(failure));

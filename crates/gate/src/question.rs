@@ -1,7 +1,7 @@
 //! A question to a person, pinned to the digest of what it is about.
 
 use portcullis_policy::{Asking, Class, Remembered};
-use portcullis_proto::{Digest, Facts, Principal, QuestionId, Subject};
+use portcullis_proto::{ConversationId, Digest, Facts, Principal, QuestionId, RunId, Subject};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -181,8 +181,8 @@ pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
     for part in [kind, user, id] {
         put(part.as_bytes());
     }
-    let conversation = subject.conversation_id.as_ref().map(|id| id.as_str());
-    let run = subject.run_id.as_ref().map(|id| id.as_str());
+    let conversation = subject.conversation_id.as_ref().map(ConversationId::as_str);
+    let run = subject.run_id.as_ref().map(RunId::as_str);
     for id in [conversation, run] {
         put(&[u8::from(id.is_some())]);
         put(id.unwrap_or_default().as_bytes());

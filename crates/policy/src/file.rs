@@ -181,7 +181,7 @@ fn parse_rule(
 fn place(whole: &str, part: &str) -> (usize, usize) {
     let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     let before = whole.as_bytes().get(..offset).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
     let column = before
         .iter()
         .rev()

@@ -4,6 +4,7 @@
 //! and bulk deeds go through the same function, path by path, so they cannot
 //! disagree.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 #![cfg_attr(
     not(test),
     forbid(clippy::disallowed_methods, clippy::disallowed_types)

@@ -70,24 +70,15 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 impl RootPolicy {
     /// The default of each kind.
     pub fn of(kind: RootKind) -> Self {
-        let look = AccessSet::of(&[Access::Read, Access::List, Access::Metadata, Access::Watch]);
+        let shown = AccessSet::of(&[Access::Read, Access::List, Access::Metadata]);
         let (hardlinks, private, ambient) = match kind {
-            RootKind::Workspace => (Hardlinks::AllowOwn, false, look),
-            RootKind::Artifact => (
-                Hardlinks::Reject,
-                false,
-                AccessSet::of(&[Access::Read, Access::List, Access::Metadata]),
-            ),
-            RootKind::Downloads => (
-                Hardlinks::Reject,
-                false,
-                AccessSet::of(&[Access::Read, Access::List, Access::Metadata]),
-            ),
-            RootKind::Temp => (Hardlinks::Reject, true, AccessSet::NONE),
-            // One extension's own, and explicit grants only: nothing is ambient.
-            RootKind::ExtensionStorage => (Hardlinks::Reject, true, AccessSet::NONE),
+            RootKind::Workspace => (Hardlinks::AllowOwn, false, AccessSet::LOOK),
+            RootKind::Artifact | RootKind::Downloads => (Hardlinks::Reject, false, shown),
+            // Somebody's own, and explicit grants only: nothing is ambient.
+            RootKind::Temp | RootKind::ExtensionStorage | RootKind::Secret => {
+                (Hardlinks::Reject, true, AccessSet::NONE)
+            }
             RootKind::Knowledge => (Hardlinks::Reject, false, AccessSet::NONE),
-            RootKind::Secret => (Hardlinks::Reject, true, AccessSet::NONE),
         };
         Self {
             symlinks: Symlinks::Reject,

@@ -1,10 +1,16 @@
 //! The order of decisions, and that single and bulk deeds agree.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 use std::sync::Arc;
 
 use portcullis_policy::{
-    Admit, Class, Effect, Modes, PatternSet, RootPolicy, Rule, RuleSet, Rules, Standing, Verdict,
-    View, judge,
+    Admit, Class, Containment, Effect, Hardlinks, Modes, PatternSet, RootPolicy, Rule, RuleSet,
+    Rules, Standing, Terms, Verdict, View, explain, judge,
 };
 use portcullis_proto::{
     Access, Entity, Facts, Group, Identity, Mode, Reason, RelPath, Resource, RootId, RootKind, Verb,
@@ -221,12 +227,119 @@ fn a_move_is_judged_as_its_strictest_end() {
         judge(&both, &[standing.clone(), standing.clone()]),
         Verdict::Ask(asking) if asking.class == Some(Class::AutoExec)
     ));
+    for too_few_or_many in [vec![standing.clone()], vec![standing; 3]] {
+        assert!(
+            matches!(judge(&both, &too_few_or_many), Verdict::Deny(_)),
+            "what has no standing is neither allowed nor asked about"
+        );
+    }
+}
+
+#[test]
+fn one_question_for_two_ends_is_the_stricter_ones() {
+    let mut case = Case::new();
+    case.modes = Modes::all(Mode::Ask);
+    let view = case.view();
+    let standing = [true, true].map(|granted| Standing {
+        view: &view,
+        granted,
+    });
+    for ends in [
+        ["notes.txt", ".env"],
+        [".env", "notes.txt"],
+        [".env", ".git/x"],
+    ] {
+        let mut both = facts(Verb::Move, ends[0]);
+        both.resources.extend(facts(Verb::Move, ends[1]).resources);
+        assert!(
+            matches!(judge(&both, &standing), Verdict::Ask(asking) if asking.class == Some(Class::Secret)),
+            "{ends:?}"
+        );
+    }
+}
+
+#[test]
+fn a_resource_is_judged_by_the_view_of_its_own_root_or_not_at_all() {
+    let case = Case::new();
+    let mut view = case.view();
+    view.root = RootId::parse("other").unwrap();
+    let standing = Standing {
+        view: &view,
+        granted: true,
+    };
+    let verdict = judge(&facts(Verb::Read, "a"), &[standing]);
+    assert_eq!(short(verdict), Short::Deny(Reason::NoGrant));
+}
+
+#[test]
+fn the_terms_of_two_roots_are_the_stricter_ones() {
+    let lax = Case::new().view();
+    let mut case = Case::new();
+    case.policy.hardlinks = Hardlinks::Reject;
+    case.policy.containment = Containment::KernelAtomic;
+    case.policy.max_file_bytes = 7;
+    let strict = case.view();
+    for views in [[&lax, &strict], [&strict, &lax]] {
+        let terms = Terms::under(views).unwrap();
+        assert_eq!(terms.hardlinks(), Hardlinks::Reject);
+        assert_eq!(terms.containment(), Containment::KernelAtomic);
+        assert_eq!(terms.max_file_bytes(), 7);
+    }
+    assert!(Terms::under([]).is_none());
+}
+
+#[test]
+fn a_directory_is_not_taken_away_from_around_what_is_denied_or_our_own() {
+    fn taken(case: &Case, verb: Verb, path: &str, entity: Entity) -> Short {
+        let view = case.view();
+        let standing = Standing {
+            view: &view,
+            granted: true,
+        };
+        let mut facts = facts(verb, path);
+        if let Some(identity) = &mut facts.resources[0].identity {
+            identity.entity = entity;
+        }
+        short(judge(&facts, &[standing]))
+    }
+    let mut case = Case::new();
+    case.stored = vec![rule(Effect::Deny, Group::FilesystemRead, "/home/keys")];
+    case.policy.denied = PatternSet::compile(&["/src/*/private", "*.log"]).unwrap();
+    case.policy.own_state = vec![RelPath::parse("var/lib/own").unwrap()];
+    for verb in [Verb::Move, Verb::Remove] {
+        for (path, want) in [
+            ("home", Some(Reason::DeniedByRule)),
+            ("src", Some(Reason::DeniedByRule)),
+            ("src/a", Some(Reason::DeniedByRule)),
+            ("var", Some(Reason::ProtectedState)),
+            ("docs", None),
+        ] {
+            let got = taken(&case, verb, path, Entity::Directory);
+            let allowed = Short::Allow("mode:filesystemWrite=allow".into());
+            assert_eq!(got, want.map_or(allowed, Short::Deny), "{verb} {path}");
+        }
+        let file = taken(&case, verb, "src/a", Entity::File);
+        assert!(matches!(file, Short::Allow(_)), "nothing is below a file");
+    }
+}
+
+#[test]
+fn what_would_change_a_verdict_is_told_of_the_end_that_decides() {
+    let mut case = Case::new();
+    case.stored = vec![rule(Effect::Deny, Group::FilesystemWrite, "/shut")];
+    let view = case.view();
+    let standing = [true, true].map(|granted| Standing {
+        view: &view,
+        granted,
+    });
+    let mut both = facts(Verb::Move, "open");
+    both.resources.extend(facts(Verb::Move, "shut").resources);
+    let told = explain(&both, &standing);
+    assert!(matches!(told.verdict, Verdict::Deny(_)));
     assert!(
-        matches!(
-            judge(&both, &[standing]),
-            Verdict::Deny(_) | Verdict::Ask(_)
-        ),
-        "a resource without standing is no yes"
+        told.change.starts_with("decided by t; removing"),
+        "{}",
+        told.change
     );
 }
 

@@ -4,6 +4,7 @@
 //! is closed here (error kinds, reasons, verbs, accesses, root kinds) is closed
 //! for the whole product.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 #![cfg_attr(
     not(test),
     forbid(clippy::disallowed_methods, clippy::disallowed_types)

@@ -25,3 +25,4 @@ mod stat;
 pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
 pub use machine::{Machine, ResourceEntry, ResourceText, Task};
+pub use resource::base64;

@@ -1,31 +1,113 @@
 //! What lists leave out: the built-in exclusions, and what ignore files name.
+//!
+//! Ignore files are read through the same strict opens as everything else,
+//! afresh for every deed: what they say now is what holds.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use portcullis_policy::Symlinks;
 use portcullis_proto::{Entity, RelPath};
+use rustix::fs::{FileType, OFlags, fstat};
 
+use crate::ignores::{IgnoreKind, IgnoreLayer, IgnoreStack, MAX_IGNORE_BYTES, is_excluded_dir};
 use crate::root::Root;
+use crate::text::ReadAt as _;
 
 /// What is left out of a directory and, extended step by step, of what is below it.
 #[derive(Clone, Debug)]
-pub(crate) struct Hiding(bool);
+pub(crate) enum Hiding {
+    /// Nothing is.
+    Nothing,
+    /// The built-in exclusions, and what these layers name.
+    By(IgnoreStack),
+}
 
 impl Hiding {
     pub(crate) fn nothing() -> Self {
-        Self(false)
-    }
-    pub(crate) fn at(_root: &Root, _path: &RelPath, _symlinks: Symlinks) -> Self {
-        Self(true)
-    }
-    pub(crate) fn below(&self, _dir: BorrowedFd<'_>, _path: &RelPath) -> Self {
-        self.clone()
-    }
-    pub(crate) fn hides(&self, _path: &RelPath, _entity: Entity) -> bool {
-        false
+        Self::Nothing
     }
 
-    pub(crate) fn named_by(&self, _path: &RelPath) -> Option<String> {
-        None
+    /// What holds for the entries of the directory at `path`: the ignore files
+    /// of every directory from the root down to it.
+    pub(crate) fn at(root: &Root, path: &RelPath, symlinks: Symlinks) -> Self {
+        let mut stack = IgnoreStack::new();
+        let mut dir = RelPath::root();
+        let mut names = path.components();
+        loop {
+            if let Ok(opened) = root.open(&dir, OFlags::PATH | OFlags::DIRECTORY, symlinks) {
+                stack = with_layers(root, &stack, opened.handle.as_fd(), &dir);
+            }
+            let Some(next) = names.next().and_then(|name| dir.join(name).ok()) else {
+                break;
+            };
+            dir = next;
+        }
+        Self::By(stack)
     }
+
+    /// What holds one directory further down, whose handle is `dir`.
+    pub(crate) fn below(&self, root: &Root, dir: BorrowedFd<'_>, path: &RelPath) -> Self {
+        match self {
+            Self::Nothing => Self::Nothing,
+            Self::By(stack) => Self::By(with_layers(root, stack, dir, path)),
+        }
+    }
+
+    /// Whether an entry at `path` is left out. What is above it is not looked
+    /// at: a caller who asks for a directory by name gets what is in it.
+    pub(crate) fn hides(&self, path: &RelPath, entity: Entity) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::By(stack) => {
+                let directory = entity == Entity::Directory;
+                (directory && path.name().is_some_and(is_excluded_dir))
+                    || (!stack.is_empty() && stack.matched_entry(path, directory).is_some())
+            }
+        }
+    }
+
+    /// The ignore file that names the file at `path`, as people write it down.
+    pub(crate) fn named_by(&self, path: &RelPath) -> Option<String> {
+        let Self::By(stack) = self else { return None };
+        let matched = stack.matched(path, false)?;
+        let file = matched.dir.join(matched.kind.file_name()).ok()?;
+        Some(format!("{file}: {}", matched.pattern))
+    }
+}
+
+/// Adds the ignore files of the directory behind `dir`, if it has any.
+fn with_layers(
+    root: &Root,
+    stack: &IgnoreStack,
+    dir: BorrowedFd<'_>,
+    path: &RelPath,
+) -> IgnoreStack {
+    let mut stack = stack.clone();
+    for kind in IgnoreKind::ALL {
+        if let Some(content) = read_small(root, dir, path, kind.file_name()) {
+            stack = stack.with(IgnoreLayer::parse(path.clone(), kind, &content));
+        }
+    }
+    stack
+}
+
+/// The content of a small regular file in `dir`; `None` when there is none, or
+/// it is a link, a pipe or anything else that is not read here.
+fn read_small(root: &Root, dir: BorrowedFd<'_>, path: &RelPath, name: &str) -> Option<Vec<u8>> {
+    let handle = root.open_child(dir, path, name, OFlags::RDONLY).ok()?;
+    let seen = fstat(&handle).ok()?;
+    if FileType::from_raw_mode(seen.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let size = usize::try_from(seen.st_size).ok()?.min(MAX_IGNORE_BYTES);
+    let mut content = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
+        match handle.read_at(&mut content[filled..], filled as u64) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => filled += count,
+        }
+    }
+    content.truncate(filled);
+    Some(content)
 }

@@ -16,17 +16,20 @@ mod deeds;
 mod dirs;
 mod errno;
 mod hiding;
+pub mod ignores;
+mod ledger;
 mod meta;
 #[cfg(portcullis_oracle)]
 mod oracle;
 mod own_text;
+mod private_dir;
 mod root;
 mod scoped;
 mod scratch_dir;
 mod shared_secret;
 mod survey;
 mod sys;
-mod text;
+pub mod text;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
@@ -34,12 +37,17 @@ pub use deeds::{
     Order, Reading, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
     TreeRequest, Treeing, Want,
 };
+pub use ledger::{
+    AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,
+    RecordCounts, RecordIdentity, RecordResource, RecordResources, RecordRoot, RecordSubject,
+    Records, Recovery, UnsignedTail, Verification, recover_torn,
+};
 pub use meta::Meta;
 pub use own_text::read_own_text;
+pub use private_dir::PrivateDir;
 pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
 pub use scratch_dir::ScratchDir;
 pub use shared_secret::shared_secret;
 pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};
-pub use text::{Charset, Cursor, LineEnding, TextPage};

@@ -222,6 +222,28 @@ impl Root {
         Ok(Opened { handle, path, meta })
     }
 
+    /// Opens the entry `name` of the directory behind `parent`, which stands at
+    /// `dir`: one component under the handle where the kernel can check that,
+    /// from the root where it cannot.
+    pub(crate) fn open_child(
+        &self,
+        parent: BorrowedFd<'_>,
+        dir: &RelPath,
+        name: &str,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Failure> {
+        match self.containment {
+            Containment::KernelAtomic => match sys::open_child(parent, name, flags) {
+                // Perhaps a mount the policy lists; from the root that is checked.
+                Err(Errno::XDEV) if !self.mounts.is_empty() => {}
+                opened => return opened.map_err(failure),
+            },
+            Containment::BestEffort => {}
+        }
+        self.open(&dir.join(name)?, flags, Symlinks::Reject)
+            .map(|opened| opened.handle)
+    }
+
     fn explain(&self, errno: Errno, flags: OFlags, symlinks: Symlinks) -> Failure {
         match errno {
             // With links followed, the kernel says EXDEV for a link that leads out.

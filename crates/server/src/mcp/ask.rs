@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use portcullis_gate::{Answer, Approver, Decision, Question, Reply, Surface};
 use rmcp::model::{
-    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema, PrimitiveSchemaDefinition,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
+    PrimitiveSchemaDefinition,
 };
 use rmcp::{Peer, RoleServer};
 use serde_json::Value;
@@ -20,8 +21,14 @@ const FIELD: &str = "decision";
 /// The form a client shows: one choice out of what is offered.
 pub(super) fn form(question: &Question) -> ElicitRequestParams {
     let offered = choices(question);
-    let names: Vec<String> = offered.iter().map(|decision| decision.as_str().to_owned()).collect();
-    let titles: Vec<String> = offered.iter().map(|decision| title(*decision).to_owned()).collect();
+    let names: Vec<String> = offered
+        .iter()
+        .map(|decision| decision.as_str().to_owned())
+        .collect();
+    let titles: Vec<String> = offered
+        .iter()
+        .map(|decision| title(*decision).to_owned())
+        .collect();
     let choice = EnumSchema::builder(names.clone())
         .enum_titles(titles)
         .unwrap_or_else(|_| EnumSchema::builder(names))
@@ -30,8 +37,10 @@ pub(super) fn form(question: &Question) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: message(question),
-        requested_schema: ElicitationSchema::new([(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into())
-            .with_required(vec![FIELD.to_owned()]),
+        requested_schema: ElicitationSchema::new(
+            [(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into(),
+        )
+        .with_required(vec![FIELD.to_owned()]),
     }
 }
 
@@ -76,9 +85,14 @@ pub(super) fn answer(result: &ElicitResult) -> Answer {
             .and_then(Value::as_str)
             .and_then(Decision::parse)
             .unwrap_or(Decision::DenyOnce),
-        ElicitationAction::Decline | ElicitationAction::Cancel => Decision::DenyOnce,
+        // Declined, cancelled, or a word of a later protocol: not a yes.
+        _ => Decision::DenyOnce,
     };
-    Answer { decision, surface: Surface::Mcp, by: "client".to_owned() }
+    Answer {
+        decision,
+        surface: Surface::Mcp,
+        by: "client".to_owned(),
+    }
 }
 
 /// Asks in the middle of the call: the handshake era's way.
@@ -89,7 +103,10 @@ impl Approver for Elicit {
         Surface::Mcp
     }
 
-    fn ask<'a>(&'a self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
         Box::pin(async move {
             match self.0.create_elicitation(form(question)).await {
                 Ok(result) => Reply::Answered(answer(&result)),
@@ -115,7 +132,10 @@ impl Approver for Suspend {
         Surface::Mcp
     }
 
-    fn ask<'a>(&'a self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(question.clone());
         Box::pin(std::future::ready(Reply::Suspended))
     }

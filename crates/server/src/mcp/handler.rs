@@ -6,9 +6,10 @@ use portcullis_gate::{Approver, Caller, CancelFlag};
 use portcullis_proto::{Failure, Reason, ToolCall, ToolReply};
 use portcullis_store::DurableApprover;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, InputRequiredResult, InputResponses, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, Implementation, InputRequiredResult, InputResponses,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -49,6 +50,7 @@ impl Handler {
         let mut caller = Caller::new(self.parts.subject.clone(), route)
             .in_session(self.parts.session.clone())
             .patient_for(self.parts.patience)
+            .leaving_trail()
             .cancelled_by(cancel.clone());
         let shows_forms = context
             .client_capabilities()
@@ -59,14 +61,26 @@ impl Handler {
                 let slot = Arc::new(Suspend::default());
                 suspend = Some(Arc::clone(&slot));
                 caller = caller.asking(slot);
-                return Errand { caller, suspend, cancel };
+                return Errand {
+                    caller,
+                    suspend,
+                    cancel,
+                };
             }
             (true, false) => Some(Arc::new(Elicit(context.peer.clone()))),
             (false, _) => None,
         };
         let clock = Arc::clone(&self.parts.clock);
-        caller = caller.asking(Arc::new(DurableApprover::new(self.parts.store.clone(), inner, clock)));
-        Errand { caller, suspend, cancel }
+        caller = caller.asking(Arc::new(DurableApprover::new(
+            self.parts.store.clone(),
+            inner,
+            clock,
+        )));
+        Errand {
+            caller,
+            suspend,
+            cancel,
+        }
     }
 
     /// Brings the answer a retried call carries, if it carries one.
@@ -78,7 +92,9 @@ impl Handler {
         bound: &[u8],
     ) -> Result<Caller, Failure> {
         match (state, responses) {
-            (Some(state), Some(responses)) => Ok(caller.bringing(resume::resume(&self.parts, state, responses, bound)?)),
+            (Some(state), Some(responses)) => {
+                Ok(caller.bringing(resume::resume(&self.parts, state, responses, bound)?))
+            }
             (Some(_), None) | (None, Some(_)) => Err(Failure::new(
                 Reason::BadArguments,
                 "requestState and inputResponses come together.",
@@ -88,7 +104,11 @@ impl Handler {
     }
 
     /// The end of a call that waits for a person, if it does.
-    fn waiting(&self, errand: &Errand, bound: &[u8]) -> Option<Result<InputRequiredResult, Failure>> {
+    fn waiting(
+        &self,
+        errand: &Errand,
+        bound: &[u8],
+    ) -> Option<Result<InputRequiredResult, Failure>> {
         let question = errand.suspend.as_ref()?.take()?;
         Some(resume::suspend(&self.parts, &question, bound))
     }
@@ -113,10 +133,14 @@ async fn unless_cancelled<T>(
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(
-                Implementation::new("portcullis", env!("CARGO_PKG_VERSION")).with_title("Portcullis"),
+                Implementation::new("portcullis", env!("CARGO_PKG_VERSION"))
+                    .with_title("Portcullis"),
             )
             .with_instructions(self.parts.machine.instructions())
     }
@@ -127,7 +151,13 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let errand = self.errand("mcp/tools/list", &context);
-        let tools = self.parts.machine.catalog(&errand.caller).iter().map(shape::tool).collect();
+        let tools = self
+            .parts
+            .machine
+            .catalog(&errand.caller)
+            .iter()
+            .map(shape::tool)
+            .collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -141,14 +171,22 @@ impl ServerHandler for Handler {
         let arguments = request.arguments.map_or(Value::Null, Value::Object);
         let bound = resume::bound_to(&self.parts, "tools/call", &name, &arguments);
         let caller = errand.caller.clone();
-        match self.with_answer(caller, request.request_state.as_deref(), request.input_responses.as_ref(), &bound) {
+        match self.with_answer(
+            caller,
+            request.request_state.as_deref(),
+            request.input_responses.as_ref(),
+            &bound,
+        ) {
             Ok(caller) => errand.caller = caller,
             Err(failure) => return Ok(shape::result(ToolReply::failed(&failure)).into()),
         }
         if let Some(token) = context.meta.get_progress_token() {
             errand.caller = errand.caller.clone().reporting(progress(&context, token));
         }
-        let call = self.parts.machine.call(&errand.caller, ToolCall { name, arguments });
+        let call = self
+            .parts
+            .machine
+            .call(&errand.caller, ToolCall { name, arguments });
         let reply = match unless_cancelled(&context, &errand.cancel, call).await {
             Ok(reply) => reply,
             Err(failure) => ToolReply::failed(&failure),
@@ -156,7 +194,7 @@ impl ServerHandler for Handler {
         match self.waiting(&errand, &bound) {
             Some(Ok(question)) => Ok(CallToolResponse::InputRequired(question)),
             Some(Err(failure)) => Ok(shape::result(ToolReply::failed(&failure)).into()),
-            None => Ok(shape::result(reply).into()),
+            None => Ok(shape::warranted(shape::result(reply), errand.caller.warrant()).into()),
         }
     }
 
@@ -174,7 +212,8 @@ impl ServerHandler for Handler {
             .await
             .and_then(|listed| listed)
             .map_err(|failure| shape::error(&failure))?;
-        let mut result = ListResourcesResult::with_all_items(entries.into_iter().map(shape::resource).collect());
+        let mut result =
+            ListResourcesResult::with_all_items(entries.into_iter().map(shape::resource).collect());
         result.next_cursor = next;
         Ok(result)
     }
@@ -184,7 +223,9 @@ impl ServerHandler for Handler {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(shape::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(
+            shape::templates(),
+        ))
     }
 
     async fn read_resource(
@@ -195,10 +236,20 @@ impl ServerHandler for Handler {
         let mut errand = self.errand("mcp/resources/read", &context);
         let bound = resume::bound_to(&self.parts, "resources/read", &request.uri, &Value::Null);
         errand.caller = self
-            .with_answer(errand.caller.clone(), request.request_state.as_deref(), request.input_responses.as_ref(), &bound)
+            .with_answer(
+                errand.caller.clone(),
+                request.request_state.as_deref(),
+                request.input_responses.as_ref(),
+                &bound,
+            )
             .map_err(|failure| shape::error(&failure))?;
-        let read = self.parts.machine.read_resource(&errand.caller, &request.uri);
-        let read = unless_cancelled(&context, &errand.cancel, read).await.and_then(|read| read);
+        let read = self
+            .parts
+            .machine
+            .read_resource(&errand.caller, &request.uri);
+        let read = unless_cancelled(&context, &errand.cancel, read)
+            .await
+            .and_then(|read| read);
         match (self.waiting(&errand, &bound), read) {
             (Some(Ok(question)), _) => Ok(ReadResourceResponse::InputRequired(question)),
             (Some(Err(failure)), _) | (None, Err(failure)) => Err(shape::error(&failure)),
@@ -211,13 +262,19 @@ impl ServerHandler for Handler {
 const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Tells the client how far a long deed is, from whatever thread does it.
-fn progress(context: &RequestContext<RoleServer>, token: rmcp::model::ProgressToken) -> portcullis_gate::Progress {
+fn progress(
+    context: &RequestContext<RoleServer>,
+    token: rmcp::model::ProgressToken,
+) -> portcullis_gate::Progress {
     let (tell, mut hear) = tokio::sync::watch::channel(0u64);
     let peer = context.peer.clone();
     tokio::spawn(async move {
         while hear.changed().await.is_ok() {
             let done = *hear.borrow_and_update();
-            #[expect(clippy::cast_precision_loss, reason = "a count of files is far below 2^52")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a count of files is far below 2^52"
+            )]
             let told = ProgressNotificationParam::new(token.clone(), done as f64);
             if peer.notify_progress(told).await.is_err() {
                 return;

@@ -19,7 +19,7 @@ use portcullis_proto::{Failure, SessionId, Subject};
 use portcullis_store::Store;
 use portcullis_tools::Machine;
 
-pub use stdio::serve_stdio;
+pub use stdio::{serve_pipe, serve_stdio};
 
 /// Where the key comes from that seals request states: asked for when first
 /// needed, the same for every process of one data directory.
@@ -46,6 +46,8 @@ pub struct McpParts {
 
 impl std::fmt::Debug for McpParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpParts").field("subject", &self.subject).finish_non_exhaustive()
+        f.debug_struct("McpParts")
+            .field("subject", &self.subject)
+            .finish_non_exhaustive()
     }
 }

@@ -128,6 +128,7 @@ pub(crate) fn glob(permit: Permit<Searching>, request: &GlobRequest) -> Result<F
             deadline_us: live.monotonic_us().saturating_add(request.patience_us),
             include_ignored: request.include_ignored,
             counts: Counts::default(),
+            seen: 0,
         };
         let ended = walk.run(searching.handle, top.clone(), |name| {
             let Some(path) = name.path else { return Go::On };

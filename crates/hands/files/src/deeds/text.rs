@@ -24,6 +24,8 @@ pub enum TextFrom {
     Tail(u64),
     /// Where an earlier page ended.
     Cursor(String),
+    /// At this byte, or at the start of the character it is in.
+    Byte(u64),
 }
 
 /// Which page, and how large.
@@ -97,6 +99,7 @@ pub(crate) fn read_text(
             TextFrom::Line(line) => ReadFrom::Line(*line),
             TextFrom::Tail(lines) => ReadFrom::Tail(*lines),
             TextFrom::Cursor(cursor) => ReadFrom::Cursor(cursor.parse()?),
+            TextFrom::Byte(offset) => ReadFrom::Byte(*offset),
         };
         let encoding = match &request.encoding {
             None => EncodingChoice::Detect,

@@ -8,7 +8,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use portcullis_gate::Live;
-use portcullis_policy::{Containment, Symlinks, Terms};
+use portcullis_policy::Terms;
 use portcullis_proto::{Counts, Entity, Failure, RelPath};
 use rustix::fs::{OFlags, fstat};
 
@@ -18,7 +18,6 @@ use crate::errno::failure;
 use crate::hiding::Hiding;
 use crate::meta::Meta;
 use crate::root::Root;
-use crate::sys;
 
 /// The deepest a walk goes.
 const MAX_DEPTH: usize = 128;
@@ -49,6 +48,8 @@ pub(super) struct Walk<'a> {
     pub(super) deadline_us: u64,
     pub(super) include_ignored: bool,
     pub(super) counts: Counts,
+    /// Names looked at so far.
+    pub(super) seen: u64,
 }
 
 struct Frame {
@@ -108,18 +109,11 @@ impl Walk<'_> {
     fn enter(&self, frame: &Frame, name: &str) -> Option<(OwnedFd, RelPath, Hiding)> {
         let path = frame.path.join(name).ok()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let handle = match self.root.containment() {
-            Containment::KernelAtomic => match sys::open_child(frame.handle.as_fd(), name, flags) {
-                Ok(handle) => handle,
-                // A mount the policy lists is entered from the root, where it is checked.
-                Err(rustix::io::Errno::XDEV) => {
-                    self.root.open(&path, flags, Symlinks::Reject).ok()?.handle
-                }
-                Err(_) => return None,
-            },
-            Containment::BestEffort => self.root.open(&path, flags, Symlinks::Reject).ok()?.handle,
-        };
-        let hiding = frame.hiding.below(handle.as_fd(), &path);
+        let handle = self
+            .root
+            .open_child(frame.handle.as_fd(), &frame.path, name, flags)
+            .ok()?;
+        let hiding = frame.hiding.below(self.root, handle.as_fd(), &path);
         Some((handle, path, hiding))
     }
 
@@ -156,7 +150,7 @@ impl Walk<'_> {
             }
         };
         let mut moved = 0;
-        let mut seen = 0usize;
+        let mut seen = 0u64;
         each_name(handle.as_fd(), &path, |name| {
             seen += 1;
             if !admitted(terms, &name, counts) {
@@ -180,6 +174,8 @@ impl Walk<'_> {
             hand_on(&mut chunk, &mut below, &mut moved);
         }
         self.counts.moved += moved;
+        self.seen += seen;
+        self.live.progress(self.seen);
         if stopped {
             return Ok(None);
         }

@@ -25,6 +25,16 @@ const ALWAYS: OFlags = OFlags::CLOEXEC
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
+/// `flags` and what every open says. A handle that opens nothing (O_PATH) can
+/// neither block nor take a terminal, and `openat2` refuses to be told so.
+fn always(flags: OFlags) -> OFlags {
+    if flags.contains(OFlags::PATH) {
+        flags | OFlags::CLOEXEC
+    } else {
+        flags | ALWAYS
+    }
+}
+
 /// How often an unrelated rename may disturb a resolution before we say so.
 const TRIES: usize = 8;
 
@@ -37,7 +47,7 @@ pub(crate) fn open_whole(
     cross_mounts: bool,
 ) -> Result<OwnedFd, Errno> {
     let mut resolve = BENEATH;
-    let mut flags = flags | ALWAYS;
+    let mut flags = always(flags);
     match symlinks {
         Symlinks::Reject => flags |= OFlags::NOFOLLOW,
         Symlinks::AllowInRoot => resolve.remove(ResolveFlags::NO_SYMLINKS),
@@ -58,7 +68,7 @@ pub(crate) fn open_child<P: Arg + Copy>(
         openat2(
             parent,
             name,
-            flags | ALWAYS | OFlags::NOFOLLOW,
+            always(flags) | OFlags::NOFOLLOW,
             Mode::empty(),
             BENEATH,
         )
@@ -82,12 +92,12 @@ pub(crate) fn open_walk(
         Mode::empty(),
     )?;
     if parts.peek().is_none() {
-        return openat(&at, ".", flags | ALWAYS, Mode::empty());
+        return openat(&at, ".", always(flags), Mode::empty());
     }
     while let Some(name) = parts.next() {
         let last = parts.peek().is_none();
         let step = if last {
-            flags | ALWAYS
+            always(flags)
         } else {
             OFlags::PATH | OFlags::CLOEXEC
         };

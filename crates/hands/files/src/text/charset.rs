@@ -72,6 +72,11 @@ impl Charset {
         }
     }
 
+    /// Whether a character's start can be told from the bytes around it.
+    pub(super) fn synchronises(self) -> bool {
+        self == Self::UTF_8 || self.unit() != Unit::Byte
+    }
+
     /// How many bytes of a file surely decode into at most `room` bytes.
     pub(super) fn surely_fits(self, room: usize, on_malformed: OnMalformed) -> usize {
         if self == Self::UTF_8 && on_malformed == OnMalformed::Refuse {
@@ -88,11 +93,11 @@ impl Charset {
         out: &mut String,
         on_malformed: OnMalformed,
     ) -> Result<u64, Malformed> {
-        if self == Self::UTF_8 {
-            if let Ok(text) = std::str::from_utf8(bytes) {
-                out.push_str(text);
-                return Ok(0);
-            }
+        if self == Self::UTF_8
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            out.push_str(text);
+            return Ok(0);
         }
         self.decode_slowly(bytes, out, on_malformed, Ends::Here)
     }
@@ -145,17 +150,17 @@ impl Charset {
             Unit::Byte => 0,
             Unit::Utf16Le | Unit::Utf16Be => bytes.len().saturating_sub(8) / 2 * 2,
         };
-        // No character has more than four bytes. Whether one is left open is
-        // asked of the decoder: closing the input there must add no damage.
+        // No character has more than four bytes. What is left open at the end
+        // is asked of the decoder: closing the input before it adds no damage.
+        let bytes_from = &bytes[from..];
         let damage = |bytes: &[u8], ends| {
             self.decode_slowly(bytes, &mut String::new(), OnMalformed::Replace, ends)
         };
-        (0..4)
-            .map(|back| bytes.len().saturating_sub(back).max(from))
-            .find(|&to| {
-                damage(&bytes[from..to], Ends::Here) == damage(&bytes[from..to], Ends::Later)
-            })
-            .unwrap_or(bytes.len())
+        let settled = damage(bytes_from, Ends::Later);
+        (0..bytes_from.len().min(4))
+            .map(|open| bytes_from.len() - open)
+            .find(|&to| damage(&bytes_from[..to], Ends::Here) == settled)
+            .map_or(bytes.len(), |to| from + to)
     }
 }
 

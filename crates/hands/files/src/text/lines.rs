@@ -111,11 +111,10 @@ impl<'a, F: ReadAt + ?Sized> Lines<'a, F> {
             let terminator = match (found, next) {
                 (Break::Lf, _) => Terminator::Lf,
                 (Break::Cr, Some(0x0a)) => Terminator::Crlf,
-                (Break::Cr, Some(_)) => Terminator::Cr,
                 // The block ends between CR and what may be its LF. The position
                 // is on the CR now, so the next block starts there.
                 (Break::Cr, None) if !self.is_last_block() => continue,
-                (Break::Cr, None) => Terminator::Cr,
+                (Break::Cr, _) => Terminator::Cr,
             };
             let line = line(Some(terminator), false);
             self.pos += (terminator.as_str().len() * unit.width()) as u64;

@@ -6,7 +6,6 @@
 //! are the decoded file, byte order mark aside.
 
 mod breaks;
-mod bytes;
 mod charset;
 mod cursor;
 mod json;
@@ -21,7 +20,6 @@ mod start;
 mod tests;
 
 pub use breaks::LineEnding;
-pub use bytes::read_bytes;
 pub use charset::{Charset, OnMalformed};
 pub use cursor::{Cursor, Growth, Stamp};
 pub use json::{JsonLimits, read_json};

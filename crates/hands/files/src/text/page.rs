@@ -269,7 +269,7 @@ fn ends_in_break<F: ReadAt + ?Sized>(text: &Text<'_, F>) -> Result<bool, Failure
     let width = text.unit.width() as u64;
     let length = text.end - text.begin;
     // A last odd byte of UTF-16 is not a line end, whatever it is.
-    if length < width || length % width != 0 {
+    if length < width || !length.is_multiple_of(width) {
         return Ok(false);
     }
     let mut last = [0; 2];

@@ -2,6 +2,7 @@
 //!
 //! Positions are explicit, so two readers of one handle never move each other.
 
+use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -109,11 +110,16 @@ pub(super) fn read_exact(
 
 /// What a failed read is called on the wires.
 pub(super) fn failure(error: io::Error) -> Failure {
-    if error.get_ref().is_some_and(|inner| inner.is::<Failure>()) {
-        if let Some(Ok(inner)) = error.into_inner().map(|inner| inner.downcast::<Failure>()) {
-            return *inner;
-        }
-        return Reason::Bug.into();
+    if error
+        .get_ref()
+        .is_some_and(<dyn Error + Send + Sync>::is::<Failure>)
+    {
+        let inner = error
+            .into_inner()
+            .map(<dyn Error + Send + Sync>::downcast::<Failure>);
+        return inner
+            .and_then(Result::ok)
+            .map_or(Reason::Bug.into(), |inner| *inner);
     }
     let reason = if error.kind() == io::ErrorKind::IsADirectory {
         Reason::IsDirectory

@@ -67,12 +67,20 @@ fn at_cursor<F: ReadAt + ?Sized>(
     cursor: Cursor,
 ) -> Result<Start, Failure> {
     let offset = cursor.offset;
-    let in_text = (text.begin..=text.end).contains(&offset);
-    // What our own cursors always satisfy; a made-up one need not.
-    if !in_text
-        || char_start(text, charset, offset)? != offset
-        || (!cursor.mid_line && !is_line_start(text, offset)?)
-    {
+    let width = text.unit.width() as u64;
+    let on_unit = offset.saturating_sub(text.begin).is_multiple_of(width);
+    // What our own cursors always satisfy; a made-up one need not. Inside a
+    // line of a legacy encoding there is nothing to tell a character's start by.
+    let ours = (text.begin..=text.end).contains(&offset)
+        && on_unit
+        && if !cursor.mid_line {
+            is_line_start(text, offset)?
+        } else if charset.synchronises() {
+            char_start(text, charset, offset)? == offset
+        } else {
+            true
+        };
+    if !ours {
         return Err(Failure::new(
             Reason::BadCursor,
             "The cursor does not point between two characters of this file, or not at a line.",
@@ -196,7 +204,10 @@ fn char_start<F: ReadAt + ?Sized>(
     let from = match text.unit {
         Unit::Utf16Le | Unit::Utf16Be => {
             let offset = offset - (offset - text.begin) % 2;
-            let around = read_range(text, (offset - 2).max(text.begin), offset + 2)?;
+            if offset == text.begin {
+                return Ok(offset);
+            }
+            let around = read_range(text, offset - 2, offset + 2)?;
             let pair = text.unit.get(&around, 0).zip(text.unit.get(&around, 2));
             let inside =
                 pair.is_some_and(|(high, low)| high & 0xfc00 == 0xd800 && low & 0xfc00 == 0xdc00);

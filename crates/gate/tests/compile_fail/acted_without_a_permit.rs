@@ -1,0 +1,30 @@
+//! A deed is not a permit.
+
+mod hand {
+    use portcullis_gate::{Deed, Permit, Settled};
+    use portcullis_proto::{Facts, Failure};
+
+    pub struct Key(());
+    pub struct Look(());
+
+    impl Look {
+        pub fn new() -> Self {
+            Self(())
+        }
+    }
+
+    impl Deed for Look {
+        type Key = Key;
+        fn facts(&self) -> Facts {
+            unimplemented!()
+        }
+    }
+
+    pub fn look(permit: Permit<Look>) -> Result<(), Failure> {
+        permit.spend(Key(()), |_, _, _| Ok(((), Settled::default())))
+    }
+}
+
+fn main() {
+    let _ = hand::look(hand::Look::new());
+}

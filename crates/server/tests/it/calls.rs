@@ -1,0 +1,173 @@
+//! Calling tools, and what comes back.
+
+use portcullis_proto::Mode;
+use serde_json::json;
+
+use crate::client::World;
+
+#[tokio::test]
+async fn both_eras_list_the_same_tools_with_truthful_annotations() {
+    let world = World::new(Mode::Allow);
+    let mut old = world.connect().handshake(json!({})).await;
+    let mut new = world.connect().stateless(json!({}));
+    let old_tools = old.request("tools/list", json!({})).await;
+    let new_tools = new.request("tools/list", json!({})).await;
+    let names = |reply: &serde_json::Value| -> Vec<String> {
+        reply["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        names(&old_tools),
+        ["get_file_tree", "list_files", "read_file", "stat", "glob"]
+    );
+    assert_eq!(names(&old_tools), names(&new_tools));
+    for tool in old_tools["result"]["tools"].as_array().unwrap() {
+        assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool}");
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_needs_no_handshake_says_what_it_is() {
+    let world = World::new(Mode::Allow);
+    let mut client = world.connect().stateless(json!({}));
+    let found = client.request("server/discover", json!({})).await;
+    assert!(
+        found["result"]["supportedVersions"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("2026-07-28")),
+        "{found}"
+    );
+}
+
+#[tokio::test]
+async fn a_group_in_deny_mode_has_no_tools() {
+    let world = World::new(Mode::Deny);
+    let mut client = world.connect().handshake(json!({})).await;
+    let tools = client.request("tools/list", json!({})).await;
+    assert_eq!(tools["result"]["tools"], json!([]));
+    let reply = client
+        .call("read_file", json!({"filePath": "src/main.rs"}))
+        .await;
+    assert_eq!(
+        reply["structuredContent"]["reason"], "unknown_tool",
+        "{reply}"
+    );
+}
+
+#[tokio::test]
+async fn a_read_comes_structured_and_as_text_with_its_warrant() {
+    let world = World::new(Mode::Allow);
+    let mut client = world.connect().handshake(json!({})).await;
+    let reply = client
+        .call("read_file", json!({"filePath": "src/main.rs"}))
+        .await;
+    assert_eq!(
+        reply["structuredContent"]["content"], "fn main() {}\n",
+        "{reply}"
+    );
+    assert_eq!(reply["content"][0]["text"], "fn main() {}\n");
+    assert_eq!(reply["structuredContent"]["containment"], "kernel_atomic");
+    assert_eq!(
+        reply["_meta"]["portcullis/warrant"]["policySource"],
+        "mode:filesystemRead=allow"
+    );
+    assert_eq!(world.outcomes(), ["success"]);
+}
+
+#[tokio::test]
+async fn absolute_paths_below_the_root_are_understood_and_none_is_ever_shown() {
+    let world = World::new(Mode::Allow);
+    let mut client = world.connect().handshake(json!({})).await;
+    let inside = world.path("src/main.rs");
+    let reply = client
+        .call("read_file", json!({"filePath": inside.to_str().unwrap()}))
+        .await;
+    assert_eq!(reply["structuredContent"]["path"], "src/main.rs", "{reply}");
+    for (tool, arguments, kind) in [
+        (
+            "read_file",
+            json!({"filePath": "../state/x"}),
+            "path_outside_workspace",
+        ),
+        (
+            "read_file",
+            json!({"filePath": "/etc/passwd"}),
+            "path_outside_workspace",
+        ),
+        ("read_file", json!({"filePath": "nope"}), "path_not_found"),
+        ("read_file", json!({"filePath": "raw.bin"}), "binary_file"),
+        ("read_file", json!({"filePath": "a\0b"}), "parse_error"),
+        ("read_file", json!({"path": "a"}), "parse_error"),
+        (
+            "list_files",
+            json!({"dirPath": "src/main.rs"}),
+            "parse_error",
+        ),
+        (
+            "stat",
+            json!({"path": "x", "root": "no-such"}),
+            "path_not_found",
+        ),
+        (
+            "glob",
+            json!({"pattern": "[", "dirPath": "."}),
+            "parse_error",
+        ),
+        (
+            "read_file",
+            json!({"filePath": ".portcullis/audit/key"}),
+            "permission_denied",
+        ),
+    ] {
+        let reply = client.call(tool, arguments.clone()).await;
+        assert_eq!(reply["isError"], true, "{tool} {arguments}: {reply}");
+        assert_eq!(
+            reply["structuredContent"]["errorKind"], kind,
+            "{tool} {arguments}: {reply}"
+        );
+        assert!(
+            !reply.to_string().contains(world.dir.to_str().unwrap()),
+            "a host path is shown: {reply}"
+        );
+    }
+    assert_eq!(
+        world.outcomes().len(),
+        10,
+        "what never became a call of a tool is not an attempt: {:?}",
+        world.outcomes()
+    );
+}
+
+#[tokio::test]
+async fn a_walk_tells_its_progress_to_who_asks() {
+    let world = World::new(Mode::Allow);
+    for n in 0..40 {
+        std::fs::create_dir_all(world.path(&format!("d{n}/e"))).unwrap();
+    }
+    let mut client = world.connect().handshake(json!({})).await;
+    let params =
+        json!({"name": "glob", "arguments": {"pattern": "**/*"}, "_meta": {"progressToken": "p"}});
+    let id = client.start("tools/call", params).await;
+    let mut told = 0;
+    loop {
+        let message = client.receive().await;
+        if message["method"] == "notifications/progress" {
+            assert_eq!(message["params"]["progressToken"], "p");
+            told += 1;
+        }
+        if message["id"] == json!(id) {
+            break;
+        }
+    }
+    // The last word may come behind the reply; one must have come before or come now.
+    if told == 0 {
+        assert_eq!(client.receive().await["method"], "notifications/progress");
+    }
+}

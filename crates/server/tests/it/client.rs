@@ -1,0 +1,234 @@
+//! A client that speaks raw lines, and a world for it to speak to.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis_files::{Authority, Resolver};
+use portcullis_gate::{Clock, Gate, GateParts, Ledger, LedgerDown, RootSpec};
+use portcullis_policy::{Modes, RootPolicy, Rules};
+use portcullis_proto::{
+    ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind, RunId, SessionId,
+    Subject,
+};
+use portcullis_server::{McpParts, serve_pipe};
+use portcullis_store::Store;
+use portcullis_tools::Here;
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
+};
+
+/// Closing lines: outcome and policy source.
+#[derive(Default)]
+pub struct Lines(pub Mutex<Vec<(String, String)>>);
+
+impl Ledger for Lines {
+    fn append(&self, event: &Event<'_>) -> Result<(), LedgerDown> {
+        if event.phase == Phase::Closing {
+            let outcome = serde_json::to_value(event.outcome)
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .to_owned();
+            self.0
+                .lock()
+                .unwrap()
+                .push((outcome, event.policy_source.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(
+            SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap()
+                .as_millis(),
+        )
+        .unwrap()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap()
+    }
+}
+
+pub struct World {
+    pub dir: PathBuf,
+    pub lines: Arc<Lines>,
+    pub store: Store,
+    parts: McpParts,
+}
+
+impl World {
+    pub fn new(mode: Mode) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("portcullis-mcp-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(dir.join("w/src")).unwrap();
+        std::fs::create_dir_all(dir.join("state")).unwrap();
+        std::fs::write(dir.join("w/src/main.rs"), "fn main() {}\n").unwrap();
+        std::fs::write(dir.join("w/.env"), "KEY=canary-secret\n").unwrap();
+        std::fs::write(dir.join("w/raw.bin"), [0u8, 159, 146, 150]).unwrap();
+        let lines = Arc::new(Lines::default());
+        let store = Store::new(dir.join("state"));
+        let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
+        let gate = Gate::new(GateParts {
+            ledger: lines.clone(),
+            clock: clock.clone(),
+            keeper: Arc::new(store.clone()),
+            hooks: Vec::new(),
+            rules: Rules::new(Modes::recommended().with(Group::FilesystemRead, mode)),
+            prefix: format!("t{n}"),
+        });
+        let mut authority = Authority::new(gate, vec![dir.join("state")], None);
+        let spec = RootSpec {
+            id: RootId::parse("workspace").unwrap(),
+            kind: RootKind::Workspace,
+            display_name: None,
+            policy: RootPolicy::of(RootKind::Workspace),
+            owner: None,
+            trusted: false,
+        };
+        authority
+            .declare(spec, &dir.join("w"), Resolver::Best)
+            .unwrap();
+        let principal = Principal::User { id: "me".into() };
+        let parts = McpParts {
+            machine: Arc::new(Here::new(Arc::new(authority))),
+            subject: Subject::agent_run(principal, ConversationId::new("c"), RunId::new("r")),
+            session: SessionId::new("s"),
+            store: store.clone(),
+            clock,
+            state_key: Arc::new(|| Ok(vec![7; 32])),
+            patience: Duration::from_secs(10),
+        };
+        Self {
+            dir,
+            lines,
+            store,
+            parts,
+        }
+    }
+
+    pub fn connect(&self) -> Client {
+        let (ours, theirs) = duplex(1 << 20);
+        let (read, write) = split(theirs);
+        tokio::spawn(serve_pipe(self.parts.clone(), read, write));
+        let (read, write) = split(ours);
+        Client {
+            read: BufReader::new(read),
+            write,
+            next: 1,
+            stateless: None,
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.dir).join("w").join(name)
+    }
+
+    pub fn outcomes(&self) -> Vec<String> {
+        self.lines
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(outcome, _)| outcome.clone())
+            .collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub struct Client {
+    read: BufReader<ReadHalf<DuplexStream>>,
+    write: WriteHalf<DuplexStream>,
+    next: u64,
+    /// Capabilities to send with every request, in the era without a handshake.
+    stateless: Option<Value>,
+}
+
+impl Client {
+    /// Begins as clients up to 2025-11-25 do.
+    pub async fn handshake(mut self, capabilities: Value) -> Self {
+        let reply = self
+            .request(
+                "initialize",
+                json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}),
+            )
+            .await;
+        assert_eq!(
+            reply["result"]["serverInfo"]["name"], "portcullis",
+            "{reply}"
+        );
+        self.notify("notifications/initialized", json!({})).await;
+        self
+    }
+
+    /// Speaks as clients from 2026-07-28 on do: every request stands alone.
+    pub fn stateless(mut self, capabilities: Value) -> Self {
+        self.stateless = Some(capabilities);
+        self
+    }
+
+    pub async fn send(&mut self, message: Value) {
+        let mut line = message.to_string();
+        line.push('\n');
+        self.write.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    pub async fn notify(&mut self, method: &str, params: Value) {
+        self.send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
+            .await;
+    }
+
+    pub async fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        tokio::time::timeout(Duration::from_secs(20), self.read.read_line(&mut line))
+            .await
+            .expect("a reply in time")
+            .unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    pub async fn start(&mut self, method: &str, mut params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        if let Some(capabilities) = &self.stateless {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+                json!({"name": "t", "version": "1"});
+        }
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
+        id
+    }
+
+    pub async fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.start(method, params).await;
+        loop {
+            let message = self.receive().await;
+            if message["id"] == json!(id) && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+            .await["result"]
+            .take()
+    }
+}

@@ -1,0 +1,14 @@
+//! MCP over a pipe, spoken line by line as clients do, both eras.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests build a world of their own and may fail loudly"
+)]
+
+mod asks;
+mod calls;
+mod client;
+mod resources;
