@@ -58,7 +58,8 @@ impl Printer {
         }
         if self.day != day(record) {
             day(record).clone_into(&mut self.day);
-            self.out.line(paint(FAINT, format!("── {} (UTC)", self.day)))?;
+            self.out
+                .line(paint(FAINT, format!("── {} (UTC)", self.day)))?;
         }
         self.out.line(for_people(record))
     }
@@ -80,8 +81,10 @@ impl Printer {
         if self.bad == 0 {
             return Ok(Ending::Fine);
         }
-        Err(Problem::new(format!("{} lines could not be read.", self.bad))
-            .hint("portcullis audit verify"))
+        Err(
+            Problem::new(format!("{} lines could not be read.", self.bad))
+                .hint("portcullis audit verify"),
+        )
     }
 }
 
@@ -215,7 +218,8 @@ impl FilterFlags {
 
 fn filter(typed: &FilterFlags) -> Result<Filter, Problem> {
     let now = SystemClock::new().now_ms();
-    let when = |typed: &Option<String>| typed.as_deref().map(|typed| moment(typed, now)).transpose();
+    let when =
+        |typed: &Option<String>| typed.as_deref().map(|typed| moment(typed, now)).transpose();
     Ok(Filter {
         since: when(&typed.since)?,
         until: when(&typed.until)?,
@@ -302,7 +306,12 @@ fn verify(log: &AuditLog) -> Result<Ending, Problem> {
     for problem in &found.problems {
         let chain = match problem.chain.as_str() {
             "" => String::new(),
-            chain => format!("{} segment {} line {}: ", shown(chain), problem.segment, problem.line),
+            chain => format!(
+                "{} segment {} line {}: ",
+                shown(chain),
+                problem.segment,
+                problem.line
+            ),
         };
         out.line(Mark::No.with(format_args!("{chain}{}", problem.what)))?;
     }

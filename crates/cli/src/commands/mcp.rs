@@ -61,21 +61,25 @@ pub(crate) fn run(
 fn check_groups(settings: &Settings, log: Log) -> Result<(), Problem> {
     let on = |group: &Group| settings.modes.of(*group) != Mode::Deny;
     if !Group::ALL.iter().any(on) {
-        return Err(Problem::usage(
-            "Every tool group is denied, so there is nothing to serve.",
-        )
-        .hint("Switch one on: portcullis mcp --dir . --permission-filesystem-read allow"));
+        return Err(
+            Problem::usage("Every tool group is denied, so there is nothing to serve.")
+                .hint("Switch one on: portcullis mcp --dir . --permission-filesystem-read allow"),
+        );
     }
     for group in Group::ALL.iter().filter(|group| on(group)) {
         match group {
-            Group::FilesystemRead => log.info(format_args!("{group}: {}", settings.modes.of(*group))),
+            Group::FilesystemRead => {
+                log.info(format_args!("{group}: {}", settings.modes.of(*group)))
+            }
             Group::FilesystemWrite | Group::Shell | Group::Computer | Group::Browser => {
                 log.info(format_args!("{group}: not available here"));
             }
         }
     }
     if !on(&Group::FilesystemRead) {
-        log.warn("filesystemRead is denied and no other group is available here: the agent sees no tool");
+        log.warn(
+            "filesystemRead is denied and no other group is available here: the agent sees no tool",
+        );
     }
     Ok(())
 }
