@@ -43,10 +43,10 @@ pub(crate) fn open_data(dir: &Path) -> Result<PrivateDir, Problem> {
 fn data_problem(dir: &Path, failure: Failure) -> Problem {
     let reason = failure.reason();
     let problem = Problem::from(failure);
-    match reason {
-        Reason::InsecurePermissions => problem.hint(format!("chmod 700 {}", dir.display())),
-        _ => problem,
+    if reason == Reason::InsecurePermissions {
+        return problem.hint(format!("chmod 700 {}", dir.display()));
     }
+    problem
 }
 
 impl World {

@@ -237,7 +237,13 @@ impl Desk {
                 exact: question.exact_path,
             })
             .collect();
-        match Select::new("Your answer", choices).prompt_skippable() {
+        // Enter pressed by habit must not let anything through.
+        let no = choices
+            .iter()
+            .position(|choice| choice.decision == Decision::DenyOnce)
+            .unwrap_or_default();
+        let prompt = Select::new("Your answer", choices).with_starting_cursor(no);
+        match prompt.prompt_skippable() {
             Ok(Some(choice)) => Ok(Heard::Said(choice.decision)),
             Ok(None) | Err(InquireError::OperationCanceled) => Ok(Heard::Skipped),
             Err(InquireError::OperationInterrupted) => Ok(Heard::Left),

@@ -91,9 +91,10 @@ impl Printer {
 fn tail(log: &AuditLog, args: &TailArgs) -> Result<Ending, Problem> {
     let filter = Filter::default();
     // Before the old lines are read, so that none is lost in between.
-    let follow = match args.follow {
-        true => Some(log.follow(filter.clone())?),
-        false => None,
+    let follow = if args.follow {
+        Some(log.follow(filter.clone())?)
+    } else {
+        None
     };
     let mut printer = Printer::new(args.json);
     for line in newest(log, filter, args.lines)? {
@@ -226,8 +227,13 @@ fn filter(typed: &FilterFlags) -> Result<Filter, Problem> {
         subject: typed.subject.clone(),
         root: typed.root.clone(),
         path: typed.path.clone(),
-        outcome: word(&typed.outcome, "outcome", &OUTCOMES, outcome_word)?,
-        operation: word(&typed.operation, "operation", &Verb::ALL, Verb::as_str)?,
+        outcome: word(typed.outcome.as_deref(), "outcome", &OUTCOMES, outcome_word)?,
+        operation: word(
+            typed.operation.as_deref(),
+            "operation",
+            &Verb::ALL,
+            Verb::as_str,
+        )?,
         service_lines: false,
     })
 }
@@ -253,7 +259,7 @@ const fn outcome_word(outcome: Outcome) -> &'static str {
 }
 
 fn word<T: Copy>(
-    typed: &Option<String>,
+    typed: Option<&str>,
     what: &str,
     all: &[T],
     spelled: impl Fn(T) -> &'static str,
@@ -261,14 +267,12 @@ fn word<T: Copy>(
     let Some(typed) = typed else {
         return Ok(None);
     };
-    match all.iter().copied().find(|one| spelled(*one) == typed) {
-        Some(found) => Ok(Some(found)),
-        None => {
-            let known: Vec<&str> = all.iter().copied().map(spelled).collect();
-            Err(Problem::usage(format!("{typed:?} is not an {what}."))
-                .hint(format!("Write one of {}.", known.join(", "))))
-        }
-    }
+    let found = all.iter().copied().find(|one| spelled(*one) == typed);
+    found.map(Some).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().copied().map(spelled).collect();
+        Problem::usage(format!("{typed:?} is not an {what}."))
+            .hint(format!("Write one of {}.", known.join(", ")))
+    })
 }
 
 /// A time, or how long ago.

@@ -219,11 +219,11 @@ fn modes(env: &Environment, typed: &PermissionFlags, file: Permissions) -> Resul
     let mut modes = Modes::recommended();
     for group in Group::ALL {
         let (flag, written) = match group {
-            Group::FilesystemRead => (typed.permission_filesystem_read, file.filesystem_read),
-            Group::FilesystemWrite => (typed.permission_filesystem_write, file.filesystem_write),
-            Group::Shell => (typed.permission_shell, file.shell),
-            Group::Computer => (typed.permission_computer, file.computer),
-            Group::Browser => (typed.permission_browser, file.browser),
+            Group::FilesystemRead => (typed.filesystem_read, file.filesystem_read),
+            Group::FilesystemWrite => (typed.filesystem_write, file.filesystem_write),
+            Group::Shell => (typed.shell, file.shell),
+            Group::Computer => (typed.computer, file.computer),
+            Group::Browser => (typed.browser, file.browser),
         };
         let variable = env.modes.iter().find(|(named, _)| *named == group);
         let mode = match (flag, variable, written) {
