@@ -20,9 +20,13 @@ mod ledger;
 mod meta;
 #[cfg(portcullis_oracle)]
 mod oracle;
+mod own_text;
 mod private_dir;
 mod root;
 mod scoped;
+mod scratch_dir;
+mod shared_secret;
+mod survey;
 mod sys;
 pub mod text;
 
@@ -38,7 +42,11 @@ pub use ledger::{
     Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
+pub use own_text::read_own_text;
 pub use private_dir::PrivateDir;
 pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
+pub use scratch_dir::ScratchDir;
+pub use shared_secret::shared_secret;
+pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};

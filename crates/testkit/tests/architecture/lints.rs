@@ -8,6 +8,7 @@ use crate::tree::{Source, source, sources};
 const MAY_LIFT: &[&str] = &[
     "crates/hands/files/build.rs",
     "crates/hands/files/src/lib.rs",
+    "crates/hands/files/build.rs",
     "crates/hands/process/src/lib.rs",
     "crates/hammer/src/lib.rs",
     "crates/store/src/db.rs",

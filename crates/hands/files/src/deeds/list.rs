@@ -263,7 +263,11 @@ fn with_meta(listing: &Listing, name: Name, metadata: bool) -> Entry {
         if listing.root.has_mount(sys::mount_of(&stat)) {
             let meta = Meta::of_statx(&stat);
             entry.entity = meta.entity;
-            entry.meta = Some(meta);
+            // What a hard link leads to is told where its bytes would be.
+            let hardlinks = listing.entry.policy().hardlinks;
+            if meta.entity != Entity::File || meta.admits_links(hardlinks, || true) {
+                entry.meta = Some(meta);
+            }
         } else {
             // Size and times would be those of another file system.
             entry.entity = Entity::Mount;

@@ -1,0 +1,332 @@
+//! `portcullis approve`: a person answers, at their own terminal.
+//!
+//! Whatever is not an answer (Ctrl-C, Esc, the end of input, no terminal)
+//! answers nothing: the question stays, and its deadline turns silence into no.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use inquire::{InquireError, Select};
+use portcullis_gate::{Answer, Clock as _, Decision, Question, Surface};
+use portcullis_proto::QuestionId;
+use portcullis_store::{Said, Store};
+
+use crate::args::{ApproveArgs, ApproveCommand, Everywhere};
+use crate::clock::SystemClock;
+use crate::environment::Environment;
+use crate::out::{BOLD, CYAN, FAINT, Mark, Out, paint, shown};
+use crate::problem::{Ending, Problem};
+use crate::settings;
+use crate::wiring::open_data;
+
+/// How many questions are shown at once.
+const SHOWN: usize = 100;
+/// How often a watcher says that it is there; it counts for five seconds.
+const BEAT: Duration = Duration::from_millis(1500);
+/// How often a watcher looks for questions.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(
+    everywhere: &Everywhere,
+    env: &Environment,
+    args: &ApproveArgs,
+) -> Result<Ending, Problem> {
+    let data = open_data(&settings::data_dir(everywhere, env)?)?;
+    let desk = Desk {
+        store: Store::new(data.path()),
+        clock: SystemClock::new(),
+        user: env.user.clone(),
+    };
+    match &args.command {
+        Some(ApproveCommand::List) => desk.list(),
+        Some(ApproveCommand::Answer { id, decision }) => desk.answer(id, decision),
+        None if args.watch => desk.watch(),
+        None => desk.ask_all(),
+    }
+}
+
+/// What a person said when they were shown a question.
+enum Heard {
+    Said(Decision),
+    /// Not now; it stays as it is.
+    Skipped,
+    /// They want to leave.
+    Left,
+}
+
+struct Desk {
+    store: Store,
+    clock: SystemClock,
+    user: String,
+}
+
+impl Desk {
+    fn pending(&self) -> Result<Vec<Question>, Problem> {
+        Ok(self.store.pending(SHOWN, self.clock.now_ms())?)
+    }
+
+    fn list(&self) -> Result<Ending, Problem> {
+        let mut out = Out::stdout();
+        let questions = self.pending()?;
+        if questions.is_empty() {
+            out.line("Nothing waits for an answer.")?;
+        }
+        for question in &questions {
+            self.card(&mut out, question)?;
+            out.line(format_args!(
+                "  answer   portcullis approve answer {} {}",
+                question.id,
+                words(question).join("|")
+            ))?;
+            out.blank()?;
+        }
+        Ok(Ending::Fine)
+    }
+
+    /// What is asked, by whom, why, and for how long yet.
+    fn card(&self, out: &mut Out, question: &Question) -> Result<(), Problem> {
+        let left = question
+            .deadline
+            .saturating_sub(self.clock.now_ms())
+            .div_ceil(1000);
+        let verb = question.facts.verb;
+        let title = Mark::Ask.with(format_args!("An agent wants to {verb}"));
+        out.line(format_args!("{title}  {}", paint(FAINT, &question.id)))?;
+        for resource in &question.facts.resources {
+            out.line(format_args!(
+                "  path     {}  {}",
+                paint(BOLD, shown(resource.path.shown())),
+                paint(FAINT, format!("root {} ({})", resource.root, resource.kind))
+            ))?;
+        }
+        out.line(format_args!("  group    {}", question.facts.group()))?;
+        if let Some(class) = &question.class {
+            let about = match class.as_str() {
+                "secret" => "it holds credentials",
+                "auto-exec" => "whoever writes it decides what runs later",
+                _ => "a protected class",
+            };
+            out.line(format_args!("  class    {}: {about}", shown(class)))?;
+        }
+        let client = question
+            .subject
+            .conversation_id
+            .as_ref()
+            .map(|id| format!(" through {}", shown(id.as_str())))
+            .unwrap_or_default();
+        out.line(format_args!(
+            "  who      {}{client}",
+            shown(&question.subject.principal.label())
+        ))?;
+        out.line(format_args!("  why      {}", shown(&question.source)))?;
+        out.line(format_args!(
+            "  deadline {left} s from now, then it counts as no"
+        ))
+    }
+
+    fn answer(&self, id: &str, typed: &str) -> Result<Ending, Problem> {
+        let decision = Decision::parse(typed).ok_or_else(|| {
+            Problem::usage(format!("{typed:?} is not an answer.")).hint(format!(
+                "Write one of {}.",
+                Decision::ALL.map(Decision::as_str).join(", ")
+            ))
+        })?;
+        let mut out = Out::stdout();
+        self.say(&mut out, &QuestionId::new(id), decision)
+    }
+
+    /// Records an answer, and tells what became of it.
+    fn say(&self, out: &mut Out, id: &QuestionId, decision: Decision) -> Result<Ending, Problem> {
+        let answer = Answer {
+            decision,
+            surface: Surface::Terminal,
+            by: self.user.clone(),
+        };
+        let said = self.store.answer(id, &answer, self.clock.now_ms())?;
+        let problem = match said {
+            Said::Answered => {
+                let mark = if decision.allows() {
+                    Mark::Yes
+                } else {
+                    Mark::No
+                };
+                out.line(mark.with(format_args!("{}: {id}", title(decision))))?;
+                return Ok(Ending::Fine);
+            }
+            Said::AlreadyAnswered => "Somebody has answered it already.",
+            Said::Expired => "It came too late: nobody waits for it any more.",
+            Said::NotOffered => "That answer is not offered for it.",
+            Said::Unknown => "There is no such question.",
+        };
+        Err(Problem::new(problem).hint("portcullis approve list"))
+    }
+
+    /// Puts what waits now, one after the other.
+    fn ask_all(&self) -> Result<Ending, Problem> {
+        let mut out = Out::stdout();
+        let questions = self.pending()?;
+        if questions.is_empty() {
+            out.line("Nothing waits for an answer. To be there when something does: portcullis approve --watch")?;
+        }
+        for question in &questions {
+            match self.put(&mut out, question)? {
+                Heard::Said(decision) => self.say_or_tell(&mut out, question, decision)?,
+                Heard::Skipped => {}
+                Heard::Left => break,
+            }
+        }
+        Ok(Ending::Fine)
+    }
+
+    /// Stays, and puts questions as they come. Agents wait only while somebody
+    /// watches, so a thread says so for as long as this lasts, prompt or not.
+    fn watch(&self) -> Result<Ending, Problem> {
+        let mut out = Out::stdout();
+        out.line(format_args!(
+            "{} Esc leaves a question unanswered; Ctrl-C ends the watch.",
+            paint(CYAN, "Watching for questions.")
+        ))?;
+        out.flush()?;
+        let heart = Heart::start(self.store.clone())?;
+        let mut skipped: HashSet<QuestionId> = HashSet::new();
+        loop {
+            let next = self
+                .pending()?
+                .into_iter()
+                .find(|question| !skipped.contains(&question.id));
+            let Some(question) = next else {
+                thread::sleep(LOOK);
+                continue;
+            };
+            match self.put(&mut out, &question)? {
+                Heard::Said(decision) => self.say_or_tell(&mut out, &question, decision)?,
+                Heard::Skipped => {
+                    skipped.insert(question.id);
+                }
+                Heard::Left => break,
+            }
+        }
+        drop(heart);
+        Ok(Ending::Fine)
+    }
+
+    /// In a conversation, an answer that came too late is told and life goes on.
+    fn say_or_tell(
+        &self,
+        out: &mut Out,
+        question: &Question,
+        decision: Decision,
+    ) -> Result<(), Problem> {
+        if let Err(problem) = self.say(out, &question.id, decision) {
+            out.line(Mark::Warn.with(problem.what))?;
+        }
+        out.blank()
+    }
+
+    fn put(&self, out: &mut Out, question: &Question) -> Result<Heard, Problem> {
+        self.card(out, question)?;
+        out.flush()?;
+        let choices: Vec<Choice> = question
+            .offered
+            .iter()
+            .map(|decision| Choice {
+                decision: *decision,
+                exact: question.exact_path,
+            })
+            .collect();
+        // Enter pressed by habit must not let anything through.
+        let no = choices
+            .iter()
+            .position(|choice| choice.decision == Decision::DenyOnce)
+            .unwrap_or_default();
+        let prompt = Select::new("Your answer", choices).with_starting_cursor(no);
+        match prompt.prompt_skippable() {
+            Ok(Some(choice)) => Ok(Heard::Said(choice.decision)),
+            Ok(None) | Err(InquireError::OperationCanceled) => Ok(Heard::Skipped),
+            Err(InquireError::OperationInterrupted) => Ok(Heard::Left),
+            Err(InquireError::NotTTY) => Err(Problem::new(
+                "There is no terminal to ask on; the question stays as it is.",
+            )
+            .hint(format!(
+                "portcullis approve answer {} {}",
+                question.id,
+                Decision::AllowOnce.as_str()
+            ))),
+            // The end of input, and whatever else is not an answer.
+            Err(other) => Err(Problem::new(format!(
+                "The prompt ended ({other}); the question stays as it is."
+            ))
+            .hint("portcullis approve list")),
+        }
+    }
+}
+
+fn words(question: &Question) -> Vec<&'static str> {
+    question.offered.iter().map(|one| one.as_str()).collect()
+}
+
+const fn title(decision: Decision) -> &'static str {
+    match decision {
+        Decision::AllowOnce => "Allow once",
+        Decision::AllowSession => "Allow for this session",
+        Decision::AlwaysAllow => "Always allow",
+        Decision::DenyOnce => "Deny once",
+        Decision::AlwaysDeny => "Always deny",
+    }
+}
+
+/// An offered answer, in a list.
+struct Choice {
+    decision: Decision,
+    exact: bool,
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let reach = match (self.decision, self.exact) {
+            (Decision::AllowOnce | Decision::DenyOnce, _) => "",
+            (_, true) => " (this very path)",
+            (_, false) => " (this path and all below it)",
+        };
+        write!(f, "{}{reach}", title(self.decision))
+    }
+}
+
+/// Says every second or so that somebody is there; says goodbye when dropped.
+struct Heart {
+    store: Store,
+    id: String,
+    stop: Arc<AtomicBool>,
+}
+
+impl Heart {
+    fn start(store: Store) -> Result<Self, Problem> {
+        let id = format!("terminal-{}", std::process::id());
+        // The first beat here: what is wrong with the store is told at once.
+        store.watcher_heartbeat(&id, SystemClock::new().now_ms())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (beats, name, stopped) = (store.clone(), id.clone(), Arc::clone(&stop));
+        thread::spawn(move || {
+            let clock = SystemClock::new();
+            while !stopped.load(Ordering::Acquire) {
+                thread::sleep(BEAT);
+                if !stopped.load(Ordering::Acquire) {
+                    // A beat that is lost is made good by the next one.
+                    beats.watcher_heartbeat(&name, clock.now_ms()).ok();
+                }
+            }
+        });
+        Ok(Self { store, id, stop })
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Unsaid, it is known within five seconds.
+        self.store.watcher_gone(&self.id).ok();
+    }
+}

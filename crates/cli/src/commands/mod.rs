@@ -1,0 +1,33 @@
+//! One file per command. Each takes what was typed and what the environment
+//! says, resolves what holds, does its work and says how it ended.
+
+mod approve;
+mod audit;
+mod audit_line;
+mod demo;
+mod doctor;
+mod hammer;
+mod mcp;
+mod policy;
+mod rules;
+mod trust;
+
+use crate::args::{Command, Typed};
+use crate::environment::Environment;
+use crate::problem::{Ending, Problem};
+
+/// Runs the command that was typed.
+pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
+    let everywhere = &typed.everywhere;
+    match &typed.command {
+        Command::Mcp(args) => mcp::run(everywhere, env, args),
+        Command::Demo(args) => demo::run(everywhere, env, args),
+        Command::Policy(command) => policy::run(everywhere, env, command),
+        Command::Audit(command) => audit::run(everywhere, env, command),
+        Command::Approve(args) => approve::run(everywhere, env, args),
+        Command::Rules(command) => rules::run(everywhere, env, command),
+        Command::Trust(command) => trust::run(everywhere, env, command),
+        Command::Doctor(args) => doctor::run(everywhere, env, args),
+        Command::Hammer(args) => hammer::run(env, args),
+    }
+}
