@@ -1,5 +1,6 @@
 //! Questions, answered from another process.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,15 +14,15 @@ use crate::sandbox::Sandbox;
 pub(crate) fn answer_next(sandbox: &Sandbox, decision: &str, act: impl FnOnce() + Send) {
     let mut watcher = sandbox
         .command(&["approve", "--watch"])
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let mut said = BufReader::new(watcher.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("Watching"), "{line}");
     let until = Instant::now() + Duration::from_secs(10);
-    // The first heartbeat makes the database.
-    while !sandbox.data().join("state.db").exists() && Instant::now() < until {
-        thread::yield_now();
-    }
     thread::scope(|scope| {
         let acting = scope.spawn(act);
         loop {

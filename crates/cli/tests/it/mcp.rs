@@ -115,7 +115,7 @@ fn a_directory_that_is_not_there_is_told_with_a_next_step() {
 fn a_rule_removed_elsewhere_stops_holding() {
     let sandbox = Sandbox::new();
     sandbox.file(".env", "TOKEN=x\n");
-    let mut client = sandbox.serve(&["--approve-timeout", "20"]);
+    let mut client = sandbox.serve(&["--approve-timeout", "6"]);
     crate::approvals::answer_next(&sandbox, "always_allow", || {
         let read = client.read(".env");
         assert_eq!(read["isError"], json!(false), "{read}");

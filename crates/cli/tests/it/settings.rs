@@ -29,8 +29,8 @@ fn a_damaged_file_is_refused_with_line_and_column() {
         "2:19",
         "key must be a string",
     );
-    check_refused("", "1:", "EOF");
-    check_refused("[]", "1:", "");
+    check_refused("", "1:1", "EOF");
+    check_refused("[1]", "1:2", "invalid type");
 }
 
 #[test]
