@@ -3,6 +3,7 @@
     clippy::disallowed_methods,
     clippy::disallowed_types,
     clippy::unwrap_used,
+    clippy::expect_used,
     reason = "tests start the binary and build what it looks at"
 )]
 
