@@ -257,7 +257,7 @@ mod tests {
           "logLevel": "info"
         }"#;
         // `stat` is a verb, not an access.
-        check_wrong(text, 11, 34, "\"stat\" is not an access");
+        check_wrong(text, 10, 32, "\"stat\" is not an access");
         let text = text.replace("\"stat\"", "\"read\", \"filesystem:knowledge:read\"");
         let written = parse("settings.json", &text).unwrap();
         assert_eq!(written.permissions.filesystem_read, Some(Mode::Ask));
@@ -273,7 +273,7 @@ mod tests {
         check_wrong(
             "{\n \"permissions\": {\"shell\": \"maybe\"}}",
             2,
-            34,
+            33,
             "maybe",
         );
         check_wrong("{\"roots\": [\n {\"kind\": \"home\"}]}", 2, 16, "home");
