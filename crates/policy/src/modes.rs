@@ -25,7 +25,7 @@ impl Modes {
     }
 
     /// What holds for `group`: writing is off wherever reading is.
-    pub fn of(&self, group: Group) -> Mode {
+    pub fn of(self, group: Group) -> Mode {
         let own = self.0[group as usize];
         match group {
             Group::FilesystemWrite if self.0[Group::FilesystemRead as usize] == Mode::Deny => {

@@ -96,13 +96,10 @@ impl DurableApprover {
         let given = answer.clone();
         let (said, taken) = self
             .store
-            .write_later(move |store| {
-                let said = store.answer(&id, &given, now)?;
-                Ok((said, store.take(&id)?))
-            })
+            .write_later(move |store| store.answer_and_take(&id, &given, now))
             .await?;
         Ok(match (said, taken) {
-            (Said::Answered | Said::AlreadyAnswered, Some((_, answer))) => {
+            (Said::Answered | Said::AlreadyAnswered, Some(answer)) => {
                 waiter.leave();
                 Reply::Answered(answer)
             }

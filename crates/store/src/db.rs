@@ -24,9 +24,12 @@ use crate::schema;
 
 /// The database, in the data directory.
 const NAME: &str = "state.db";
-/// How long a write waits for another process's. A write takes under a
-/// millisecond; past this something is stuck, and the caller is told.
-const BUSY: Duration = Duration::from_secs(5);
+/// How often a write that waits for another process's tries again. SQLite's own
+/// waiting backs off to 100 ms, and starves beside a process that writes on end.
+const TRY_EVERY: Duration = Duration::from_millis(1);
+/// How often it tries: about five seconds. A write takes milliseconds; past
+/// this something is stuck, and the caller is told.
+const TRIES: i32 = 5_000;
 /// The write-ahead log is cut back to this after a checkpoint.
 const MAX_LOG: i64 = 4 << 20;
 
@@ -96,8 +99,14 @@ impl Db {
 /// It is never opened here: closing a second handle to a database drops the
 /// locks this process holds on it.
 fn look(dir: &Path, path: &Path) -> Result<Option<(u64, u64)>, StoreError> {
+    // Asked first: a log comes after its database, so one seen now without a
+    // database then has lost it. SQLite would play it into the next one.
+    let log = fs::symlink_metadata(path.with_extension("db-wal")).is_ok();
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
+        Err(error) if error.kind() == ErrorKind::NotFound && log => {
+            return Err(StoreError::damaged("state.db is missing, its log is there"));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io(error)),
     };
@@ -183,8 +192,11 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     // One connection is used by one thread at a time, under our own lock. The
     // name is a path and never a URI.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)?;
-    conn.busy_timeout(BUSY)?;
+    let mut conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_handler(Some(|tried| {
+        std::thread::sleep(TRY_EVERY);
+        tried < TRIES
+    }))?;
     // A database is data: what stands in its schema may not reach out of it,
     // nor SQL of ours damage it.
     conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;

@@ -126,50 +126,19 @@ impl Store {
         answer: &Answer,
         now_ms: u64,
     ) -> Result<Said, StoreError> {
-        if answer.by.len() > MAX_BY {
-            return Err(StoreError::invalid("The name of who answers is too long."));
-        }
+        self.write(Lasting::Disk, |tx| answer_in(tx, id, answer, now_ms))
+    }
+
+    /// Answers a question and takes whichever answer is then the first, at once.
+    pub(crate) fn answer_and_take(
+        &self,
+        id: &QuestionId,
+        answer: &Answer,
+        now_ms: u64,
+    ) -> Result<(Said, Option<Answer>), StoreError> {
         self.write(Lasting::Disk, |tx| {
-            let found: Option<(String, i64, String)> = tx
-                .prepare_cached("SELECT state, deadline, offered FROM questions WHERE id = ?1")?
-                .query_row([id.as_str()], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-                })
-                .optional()?;
-            let Some((state, deadline, offered)) = found else {
-                return Ok(Said::Unknown);
-            };
-            match state.as_str() {
-                "pending" => {}
-                "answered" | "used" => return Ok(Said::AlreadyAnswered),
-                _ => return Ok(Said::Expired),
-            }
-            if deadline <= ms(now_ms) {
-                return Ok(Said::Expired);
-            }
-            if !offered
-                .split(' ')
-                .any(|word| word == answer.decision.as_str())
-            {
-                return Ok(Said::NotOffered);
-            }
-            let number: i64 = tx
-                .prepare_cached(
-                    "UPDATE counters SET value = value + 1 WHERE name = 'answers' RETURNING value",
-                )?
-                .query_row([], |row| row.get(0))?;
-            tx.prepare_cached(
-                "UPDATE questions SET state = 'answered', decision = ?2, surface = ?3,
-                 answered_by = ?4, answer_no = ?5 WHERE id = ?1",
-            )?
-            .execute(params![
-                id.as_str(),
-                answer.decision.as_str(),
-                answer.surface.as_str(),
-                answer.by,
-                number
-            ])?;
-            Ok(Said::Answered)
+            let said = answer_in(tx, id, answer, now_ms)?;
+            Ok((said, take_in(tx, id)?.map(|(_, answer)| answer)))
         })
     }
 
@@ -261,6 +230,57 @@ impl Store {
             Ok(rows.collect::<Result<_, _>>()?)
         })
     }
+}
+
+fn answer_in(
+    tx: &Transaction<'_>,
+    id: &QuestionId,
+    answer: &Answer,
+    now_ms: u64,
+) -> Result<Said, StoreError> {
+    if answer.by.len() > MAX_BY {
+        return Err(StoreError::invalid("The name of who answers is too long."));
+    }
+    let found: Option<(String, i64, String)> = tx
+        .prepare_cached("SELECT state, deadline, offered FROM questions WHERE id = ?1")?
+        .query_row([id.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .optional()?;
+    let Some((state, deadline, offered)) = found else {
+        return Ok(Said::Unknown);
+    };
+    match state.as_str() {
+        "pending" => {}
+        "answered" | "used" => return Ok(Said::AlreadyAnswered),
+        _ => return Ok(Said::Expired),
+    }
+    if deadline <= ms(now_ms) {
+        return Ok(Said::Expired);
+    }
+    if !offered
+        .split(' ')
+        .any(|word| word == answer.decision.as_str())
+    {
+        return Ok(Said::NotOffered);
+    }
+    let number: i64 = tx
+        .prepare_cached(
+            "UPDATE counters SET value = value + 1 WHERE name = 'answers' RETURNING value",
+        )?
+        .query_row([], |row| row.get(0))?;
+    tx.prepare_cached(
+        "UPDATE questions SET state = 'answered', decision = ?2, surface = ?3,
+         answered_by = ?4, answer_no = ?5 WHERE id = ?1",
+    )?
+    .execute(params![
+        id.as_str(),
+        answer.decision.as_str(),
+        answer.surface.as_str(),
+        answer.by,
+        number
+    ])?;
+    Ok(Said::Answered)
 }
 
 fn take_in(tx: &Transaction<'_>, id: &QuestionId) -> Result<Option<(Digest, Answer)>, StoreError> {

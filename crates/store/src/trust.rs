@@ -21,7 +21,7 @@ pub struct Trusted {
     /// Its inode.
     pub ino: u64,
     /// When, in seconds since 1970: for people, nothing rests on it.
-    pub trusted_at: i64,
+    pub since: i64,
 }
 
 impl Store {
@@ -78,7 +78,7 @@ impl Store {
                     path: row.get(0)?,
                     dev: row.get::<_, i64>(1)?.cast_unsigned(),
                     ino: row.get::<_, i64>(2)?.cast_unsigned(),
-                    trusted_at: row.get(3)?,
+                    since: row.get(3)?,
                 })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)

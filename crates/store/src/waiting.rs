@@ -239,9 +239,23 @@ async fn hand_out(store: &Store) -> Result<(), StoreError> {
             inside.seen = last;
         }
         if !ids.is_empty() {
-            // A failure drops the senders: whoever waited learns that nobody
-            // can be asked, and nothing is done.
-            let taken = store.write_later(move |store| store.take_all(&ids)).await?;
+            let wanted = ids.clone();
+            let taken = store
+                .write_later(move |store| store.take_all(&wanted))
+                .await;
+            let taken = match taken {
+                Ok(taken) => taken,
+                Err(error) => {
+                    // The answers are still there: look again next time.
+                    let mut inside = store.room().inside();
+                    let waiting = ids.into_iter().zip(tells);
+                    inside
+                        .waiters
+                        .extend(waiting.filter(|(_, tell)| !tell.is_closed()));
+                    inside.seen = seen;
+                    return Err(error);
+                }
+            };
             for (tell, taken) in tells.into_iter().zip(taken) {
                 if let Some((_, answer)) = taken {
                     // A waiter that left meanwhile has no use for it.

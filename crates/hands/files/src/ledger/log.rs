@@ -3,7 +3,7 @@
 use ed25519_dalek::VerifyingKey;
 use portcullis_proto::Failure;
 
-use super::files::{self, AUDIT, chain_start, chains, open_read, segment_name, segments};
+use super::files::{self, AUDIT, chains, open_read, segment_name, segments};
 use super::follow::Follow;
 use super::key::Key;
 use super::lines::Lines;
@@ -43,12 +43,6 @@ impl AuditLog {
     /// each from its beginning.
     pub fn records(&self, filter: Filter) -> Result<Records, Failure> {
         let mut chains = self.chains()?;
-        // A chain that started later holds nothing earlier.
-        chains.retain(|name| {
-            filter
-                .until
-                .is_none_or(|until| chain_start(name).is_some_and(|start| start < until))
-        });
         chains.reverse();
         Ok(Records {
             audit: self.audit.clone(),

@@ -6,6 +6,7 @@
 
 use ed25519_dalek::VerifyingKey;
 use rustix::io::Errno;
+use serde::de::IgnoredAny;
 
 use super::chain::{GENESIS, hash};
 use super::files::{is_live, open_read, segment_name, segments};
@@ -16,9 +17,40 @@ use super::lines::Lines;
 use super::verify::{Fault, UnsignedTail, Verification};
 use crate::private_dir::PrivateDir;
 
-const SERVICE: &[u8] = b"\"line\":\"";
-const RECOVERED: &[u8] = b"\"line\":\"recovered\"";
+const EVENT: &[u8] = b"\"timestamp\":\"";
 const START: &[u8] = b"\"line\":\"start\",\"chain\":\"";
+const SEGMENT: &[u8] = b"\"line\":\"segment\",\"chain\":\"";
+const RECOVERED: &[u8] = b"\"line\":\"recovered\",";
+
+/// What a line is, by what follows its front.
+enum Kind<'a> {
+    Event,
+    /// With what follows `"chain":"`.
+    Start(&'a [u8]),
+    Segment(&'a [u8]),
+    Head,
+    Recovered,
+    /// Not one of ours, or cut off too early to tell.
+    Unknown,
+}
+
+impl<'a> Kind<'a> {
+    fn of(rest: &'a [u8]) -> Self {
+        if rest.starts_with(EVENT) {
+            Self::Event
+        } else if Head::begins(rest) {
+            Self::Head
+        } else if let Some(named) = rest.strip_prefix(START) {
+            Self::Start(named)
+        } else if let Some(named) = rest.strip_prefix(SEGMENT) {
+            Self::Segment(named)
+        } else if rest.starts_with(RECOVERED) {
+            Self::Recovered
+        } else {
+            Self::Unknown
+        }
+    }
+}
 
 /// Which heads' signatures to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +81,8 @@ pub(crate) struct Walk<'a> {
     /// Lines that are none of ours, unless a `recovered` line follows.
     suspects: Vec<(u32, u64)>,
     last_head: Option<Vec<u8>>,
+    /// The last line, which nothing but a signature covers.
+    last: Vec<u8>,
     /// The number after the last head that counts.
     signed: u64,
     torn: bool,
@@ -73,6 +107,7 @@ impl<'a> Walk<'a> {
             prev: GENESIS,
             suspects: Vec::new(),
             last_head: None,
+            last: Vec::new(),
             signed: 0,
             torn: false,
         }
@@ -137,16 +172,23 @@ impl<'a> Walk<'a> {
         }
         self.next = self.next.saturating_add(1);
         self.prev = hash(raw);
+        self.last.clear();
+        self.last.extend_from_slice(raw);
     }
 
     fn check_front(&mut self, raw: &[u8], front: Front<'_>) {
         let in_order = front.n == self.next;
         let linked = front.prev == self.prev;
-        if in_order && linked && front.rest.starts_with(RECOVERED) {
-            self.found.recovered += 1;
-            self.suspects.clear();
-        } else {
-            self.accuse();
+        let kind = Kind::of(front.rest);
+        match kind {
+            Kind::Recovered if in_order && linked => {
+                self.found.recovered += 1;
+                self.suspects.clear();
+            }
+            Kind::Unknown => self.suspects.push((self.segment, self.line)),
+            Kind::Event | Kind::Start(_) | Kind::Segment(_) | Kind::Head | Kind::Recovered => {
+                self.accuse();
+            }
         }
         if !in_order {
             self.problem(Fault::OutOfOrder {
@@ -157,8 +199,14 @@ impl<'a> Walk<'a> {
         } else if !linked {
             self.problem(Fault::BrokenLink);
         }
-        if front.rest.starts_with(SERVICE) {
-            self.check_service(raw, front);
+        match kind {
+            Kind::Start(named) => {
+                self.check_name(named);
+                self.check_start(raw);
+            }
+            Kind::Segment(named) => self.check_name(named),
+            Kind::Head => self.check_head(raw),
+            Kind::Event | Kind::Recovered | Kind::Unknown => {}
         }
         if let Some((n, known)) = self.known
             && n == front.n
@@ -176,15 +224,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn check_service(&mut self, raw: &[u8], front: Front<'_>) {
-        if let Some(named) = front.rest.strip_prefix(START) {
-            if !named.starts_with(self.chain.as_bytes()) {
-                self.problem(Fault::ForeignChain);
-            }
-            self.check_start(raw);
-        } else if Head::begins(front.rest) {
-            self.found.heads += 1;
-            self.check_head(raw);
+    fn check_name(&mut self, named: &[u8]) {
+        let end = memchr::memchr(b'"', named).unwrap_or_default();
+        if named.get(..end) != Some(self.chain.as_bytes()) {
+            self.problem(Fault::ForeignChain);
         }
     }
 
@@ -207,6 +250,7 @@ impl<'a> Walk<'a> {
     }
 
     fn check_head(&mut self, raw: &[u8]) {
+        self.found.heads += 1;
         let Some(head) = Head::parse(raw) else {
             return self.problem(Fault::Malformed);
         };
@@ -235,6 +279,12 @@ impl<'a> Walk<'a> {
             && !self.is_signed(head)
         {
             return Err(LastIsBad);
+        }
+        // No hash covers the last line, and no signature if it is not a head:
+        // at least it must be one line.
+        let is_json = || serde_json::from_slice::<IgnoredAny>(&self.last).is_ok();
+        if self.suspects.is_empty() && !self.last.is_empty() && !is_json() {
+            self.problem(Fault::Malformed);
         }
         self.accuse();
         if let Some((n, _)) = self.known

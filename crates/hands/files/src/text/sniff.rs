@@ -141,6 +141,9 @@ fn is_mostly_utf8(head: &[u8], complete: bool) -> bool {
         (false, Some(last)) => &head[..utf8_start(head, last)],
         (true, _) | (false, None) => head,
     };
+    if std::str::from_utf8(head).is_ok() {
+        return true;
+    }
     let (mut sound, mut damaged) = (0usize, 0usize);
     for chunk in head.utf8_chunks() {
         sound += chunk
@@ -150,5 +153,5 @@ fn is_mostly_utf8(head: &[u8], complete: bool) -> bool {
             .count();
         damaged += usize::from(!chunk.invalid().is_empty());
     }
-    damaged == 0 || sound > damaged
+    sound > damaged
 }

@@ -63,7 +63,9 @@ impl Program {
     fn start(&self) -> std::io::Result<(Running, ChildStdin)> {
         let (reader, writer) = std::io::pipe()?;
         let stdin = ChildStdin::from_std(std::process::ChildStdin::from(OwnedFd::from(writer)))?;
-        // No handle of ours goes along: every one of them closes on exec.
+        // Every handle of ours closes on exec; what we were started with
+        // ourselves need not. Neither goes along.
+        close_fds::set_fds_cloexec_threadsafe(3, &[]);
         let child = Command::new(&self.path)
             .args(&self.args)
             .env_clear()

@@ -155,7 +155,10 @@ async fn a_hook_is_told_one_line_without_a_host_path_in_a_clean_environment() {
     assert!(rest.contains("own group"), "{rest}");
     // Its own three, and what the shell opened to run this very line.
     let fds = set.get(3).copied().unwrap_or_default();
-    assert!(fds.split_whitespace().count() <= 4, "{fds}");
+    let open = fds
+        .split_whitespace()
+        .filter(|fd| fd.parse::<u32>().is_ok());
+    assert!(open.count() <= 4, "{fds}");
 }
 
 #[tokio::test]
@@ -280,10 +283,10 @@ async fn what_a_hook_leaves_behind_is_killed_and_not_waited_for() {
     gone("98763");
 
     // One that left the group: not ours to kill, and not waited for either.
-    let script = "read line; setsid sleep 2 & echo '{\"decision\":\"pass\"}'";
+    let script = "read line; setsid sleep 3 & sleep 0.5; echo '{\"decision\":\"pass\"}'";
     let start = Instant::now();
     broken(&sh(script, LONG).before(&call()).await, "left behind");
-    assert!(start.elapsed() < Duration::from_millis(1900));
+    assert!(start.elapsed() < Duration::from_millis(2500));
 }
 
 #[tokio::test]

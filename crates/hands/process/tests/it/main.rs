@@ -2,8 +2,10 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::disallowed_macros,
     clippy::unwrap_used,
-    reason = "tests start programs and look into /proc"
+    clippy::print_stdout,
+    reason = "tests start programs, look into /proc and show what they measured"
 )]
 
 mod hook;

@@ -1,0 +1,7 @@
+//! The audit on disk, from outside: what is kept, what is found, what is told.
+
+mod crash;
+mod keeping;
+mod reading;
+mod support;
+mod tampering;
