@@ -129,4 +129,35 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_table_in_the_protocol_is_the_code() {
+        let page = include_str!("../../../docs/PROTOCOL.md");
+        let rows: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        for reason in Reason::ALL {
+            let row = format!(
+                "| `{reason}` | `{}` | {} | {} | {} |",
+                reason.kind(),
+                reason.category().as_str(),
+                reason.kind().status(),
+                reason.sentence(),
+            );
+            assert!(
+                rows.contains(&row.as_str()),
+                "docs/PROTOCOL.md lacks: {row}"
+            );
+        }
+        let reasons = rows
+            .iter()
+            .filter(|row| row.matches('|').count() == 6)
+            .count();
+        assert_eq!(
+            reasons,
+            Reason::ALL.len(),
+            "rows that are no reason any more"
+        );
+    }
 }

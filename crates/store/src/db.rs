@@ -2,7 +2,7 @@
 //!
 //! SQLite opens by path, so what stands at the path is looked at first. Nobody
 //! but us can swap it in between: the directory is ours and 0700.
-#![allow(
+#![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "SQLite takes no handle; this file names our own database, in a directory hands/files vouches for"

@@ -11,6 +11,7 @@
 
 mod approver;
 mod db;
+mod desk;
 mod error;
 mod nonces;
 mod questions;

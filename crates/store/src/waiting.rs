@@ -5,13 +5,14 @@
 //! task runs while somebody waits and ends when nobody does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_gate::Answer;
 use portcullis_proto::QuestionId;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
+use crate::desk::Desk;
 use crate::error::StoreError;
 use crate::store::Store;
 
@@ -21,12 +22,10 @@ const EVERY: Duration = Duration::from_millis(50);
 const BATCH: usize = 1_000;
 
 /// Who waits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Room {
     inside: Mutex<Inside>,
-    /// One write at a time leaves the runtime: the database has one writer, and
-    /// ten thousand questions at once must not become as many threads.
-    writes: Arc<Semaphore>,
+    pub(crate) desk: Desk,
     fault: Mutex<Option<StoreError>>,
 }
 
@@ -38,16 +37,6 @@ struct Inside {
     /// The last answer looked at.
     seen: i64,
     looking: bool,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            inside: Mutex::default(),
-            writes: Arc::new(Semaphore::new(1)),
-            fault: Mutex::default(),
-        }
-    }
 }
 
 impl Room {
@@ -68,26 +57,6 @@ impl Room {
 }
 
 impl Store {
-    /// Runs a write off the runtime's threads. A write that was begun goes on
-    /// when the caller is dropped, and others wait for it.
-    pub(crate) async fn write_later<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let turn = Arc::clone(&self.room().writes)
-            .acquire_owned()
-            .await
-            .map_err(StoreError::io)?;
-        let store = self.clone();
-        tokio::task::spawn_blocking(move || {
-            let done = act(&store);
-            drop(turn);
-            done
-        })
-        .await
-        .map_err(StoreError::io)?
-    }
-
     /// Enters the waiting room. To be called *before* the question is put, so
     /// that no answer can come before somebody looks for it.
     pub(crate) fn wait_for(

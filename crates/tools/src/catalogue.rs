@@ -4,7 +4,9 @@
 use std::sync::OnceLock;
 
 use portcullis_proto::{Group, ToolSpec, ToolTraits};
-use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
 
 use crate::{get_file_tree, glob, list_files, read_file, stat};
@@ -64,6 +66,10 @@ fn schema<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
+    settings.transforms.push(Box::new(RecursiveTransform(
+        // Rust's number formats mean nothing to validators, which say so loudly.
+        |schema: &mut Schema| drop(schema.remove("format")),
+    )));
     let mut schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
     schema.remove("title");
     schema.to_value()

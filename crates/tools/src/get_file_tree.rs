@@ -64,10 +64,8 @@ struct Node {
     /// file, directory, symlink, mount or special.
     r#type: String,
     /// What is below it, as far as shown.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     children: Vec<Node>,
     /// Whether more is below it than shown.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
 }
 

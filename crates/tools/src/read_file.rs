@@ -67,7 +67,6 @@ pub(crate) struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
     /// Lines that were cut because they are longer than a line may be.
-    #[serde(skip_serializing_if = "is_zero")]
     cut_lines: u64,
     /// Whether a limit asked for was over the maximum.
     clamped: bool,
@@ -75,7 +74,6 @@ pub(crate) struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<String>,
     /// Whether the encoding was guessed from the bytes rather than known.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     encoding_detected: bool,
     /// lf, crlf, cr, mixed or none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,14 +85,6 @@ pub(crate) struct Reply {
     version: String,
     /// kernel_atomic or best_effort.
     containment: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 pub(crate) async fn call(

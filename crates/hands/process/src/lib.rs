@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
-    clippy::disallowed_types,
     reason = "this hand is the one place where processes are started"
 )]
 

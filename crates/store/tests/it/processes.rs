@@ -7,6 +7,7 @@ use portcullis_gate::{Approver, Decision, Keeper, Reply};
 use portcullis_policy::Effect;
 use portcullis_store::{DurableApprover, RuleId, Said, Stage, Store};
 
+use crate::approver::{self, MANY, half_and_half};
 use crate::kit::{Dir, Hand, NOW, answer, id, other, question, rule, said, until};
 
 /// The other process: plays the role it was started for. In an ordinary run of
@@ -70,6 +71,7 @@ fn play() {
                 line.clear();
             }
         }
+        "park many" => approver::park_many(store),
         unknown => panic!("no role {unknown:?}"),
     }
 }
@@ -91,6 +93,31 @@ async fn a_question_asked_here_is_answered_by_another_process() {
     assert_eq!(said(&output.stdout), ["Answered"]);
     // It was used by the one who waited.
     assert_eq!(store.take(&asked.id).unwrap(), None);
+}
+
+#[test]
+fn ten_thousand_parked_questions_cost_no_handle_and_another_process_answers_them() {
+    let dir = Dir::in_memory();
+    let mut parking = other("park many", dir.path());
+    let mut lines = BufReader::new(parking.stdout.take().unwrap()).lines();
+    let mut said = || lines.find_map(|line| Some(line.ok()?.split_once("said:")?.1.to_owned()));
+    let parked = said().unwrap();
+    let store = Store::new(dir.path());
+    let start = Instant::now();
+    for at in 0..MANY {
+        let one = answer(half_and_half(at), "ada");
+        let said = store.answer(&id(&format!("q{at}")), &one, NOW).unwrap();
+        assert_eq!(said, Said::Answered);
+    }
+    assert_eq!(said().unwrap(), "5000 yes of 10000");
+    println!(
+        "10,000 questions {parked}; all answered and used in {:?}",
+        start.elapsed()
+    );
+    for line in lines {
+        line.unwrap();
+    }
+    assert!(parking.wait().unwrap().success());
 }
 
 #[test]
@@ -196,7 +223,7 @@ fn fifty_times_killed_while_writing_every_acknowledged_rule_is_there() {
             .find_map(|line| Some(line.ok()?.split_once("said:")?.1.to_owned()))
             .unwrap();
         acknowledged.push(first);
-        std::thread::sleep(Duration::from_micros(round * 397 % 12_000));
+        std::thread::sleep(Duration::from_micros(round * 3_970 % 40_000));
         writing.kill().unwrap();
         writing.wait().unwrap();
         for line in lines.map_while(Result::ok) {
