@@ -112,20 +112,20 @@ pub(crate) struct McpArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PermissionFlags {
     /// Reading and listing files [recommended: allow]
-    #[arg(long, value_name = "MODE")]
-    pub(crate) permission_filesystem_read: Option<ModeFlag>,
+    #[arg(long = "permission-filesystem-read", value_name = "MODE")]
+    pub(crate) filesystem_read: Option<ModeFlag>,
     /// Changing files (not available here yet)
-    #[arg(long, value_name = "MODE")]
-    pub(crate) permission_filesystem_write: Option<ModeFlag>,
+    #[arg(long = "permission-filesystem-write", value_name = "MODE")]
+    pub(crate) filesystem_write: Option<ModeFlag>,
     /// Running commands (not available here yet)
-    #[arg(long, value_name = "MODE")]
-    pub(crate) permission_shell: Option<ModeFlag>,
+    #[arg(long = "permission-shell", value_name = "MODE")]
+    pub(crate) shell: Option<ModeFlag>,
     /// Screen, pointer and keys (not available here yet)
-    #[arg(long, value_name = "MODE")]
-    pub(crate) permission_computer: Option<ModeFlag>,
+    #[arg(long = "permission-computer", value_name = "MODE")]
+    pub(crate) computer: Option<ModeFlag>,
     /// Web pages (not available here yet)
-    #[arg(long, value_name = "MODE")]
-    pub(crate) permission_browser: Option<ModeFlag>,
+    #[arg(long = "permission-browser", value_name = "MODE")]
+    pub(crate) browser: Option<ModeFlag>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -274,7 +274,7 @@ pub(crate) struct TailArgs {
     /// Go on showing lines as they are written
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// The lines as they stand in the record
+    /// One JSON object a line, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -283,7 +283,7 @@ pub(crate) struct TailArgs {
 pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub(crate) filter: FilterFlags,
-    /// The lines as they stand in the record
+    /// One JSON object a line, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -324,7 +324,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// The lines as they stand in the record
+    /// One JSON object a line
     Jsonl,
     /// A table for spreadsheets
     Csv,

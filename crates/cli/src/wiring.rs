@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_files::{Authority, FileLedger, LedgerOptions, PrivateDir};
-use portcullis_gate::{
-    Clock, Gate, GateParts, Grant, Hook, Keeper, Ledger, LedgerDown, RootEntry,
-};
+use portcullis_gate::{Clock, Gate, GateParts, Grant, Hook, Keeper, Ledger, LedgerDown, RootEntry};
 use portcullis_policy::{Modes, Rule, RuleSet, Rules};
 use portcullis_process::{Events, ProgramHook};
 use portcullis_proto::{Event, Failure, Reason};
@@ -45,10 +43,10 @@ pub(crate) fn open_data(dir: &Path) -> Result<PrivateDir, Problem> {
 fn data_problem(dir: &Path, failure: Failure) -> Problem {
     let reason = failure.reason();
     let problem = Problem::from(failure);
-    match reason {
-        Reason::InsecurePermissions => problem.hint(format!("chmod 700 {}", dir.display())),
-        _ => problem,
+    if reason == Reason::InsecurePermissions {
+        return problem.hint(format!("chmod 700 {}", dir.display()));
     }
+    problem
 }
 
 impl World {
@@ -58,8 +56,7 @@ impl World {
         let store = Store::new(data.path());
         let (ledger, chain): (Arc<dyn Ledger>, String) = match purpose {
             Purpose::Serve => {
-                let ledger =
-                    FileLedger::open(&data, Arc::clone(&clock), LedgerOptions::default())?;
+                let ledger = FileLedger::open(&data, Arc::clone(&clock), LedgerOptions::default())?;
                 let chain = ledger.chain().to_owned();
                 (Arc::new(ledger), chain)
             }
@@ -126,12 +123,9 @@ impl World {
 
 fn unusable_root(path: &Path, failure: Failure) -> Problem {
     let next = failure.next_step().map(str::to_owned);
-    Problem::from(failure).hint(next.unwrap_or_else(|| {
-        format!(
-            "Name a directory you can list: ls -ld {}",
-            path.display()
-        )
-    }))
+    Problem::from(failure).hint(
+        next.unwrap_or_else(|| format!("Name a directory you can list: ls -ld {}", path.display())),
+    )
 }
 
 /// A short name for this process: the random end of its chain's.
@@ -153,16 +147,12 @@ pub(crate) fn hook(setting: &HookSetting) -> Result<ProgramHook, Problem> {
     } else {
         Events::Before
     };
-    ProgramHook::new(
-        setting.id.clone(),
-        setting.command.clone(),
-        setting.timeout,
-    )
-    .map(|hook| hook.events(events))
-    .map_err(|bad| {
-        Problem::new(format!("The hook {:?} cannot be used: {bad}.", setting.id))
-            .hint("Mend its command in the settings, then: portcullis doctor")
-    })
+    ProgramHook::new(setting.id.clone(), setting.command.clone(), setting.timeout)
+        .map(|hook| hook.events(events))
+        .map_err(|bad| {
+            Problem::new(format!("The hook {:?} cannot be used: {bad}.", setting.id))
+                .hint("Mend its command in the settings, then: portcullis doctor")
+        })
 }
 
 /// Keeps rules in force that other processes may change: settings, what the

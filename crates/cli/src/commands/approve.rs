@@ -88,7 +88,10 @@ impl Desk {
 
     /// What is asked, by whom, why, and for how long yet.
     fn card(&self, out: &mut Out, question: &Question) -> Result<(), Problem> {
-        let left = question.deadline.saturating_sub(self.clock.now_ms()).div_ceil(1000);
+        let left = question
+            .deadline
+            .saturating_sub(self.clock.now_ms())
+            .div_ceil(1000);
         let verb = question.facts.verb;
         let title = Mark::Ask.with(format_args!("An agent wants to {verb}"));
         out.line(format_args!("{title}  {}", paint(FAINT, &question.id)))?;
@@ -119,7 +122,9 @@ impl Desk {
             shown(&question.subject.principal.label())
         ))?;
         out.line(format_args!("  why      {}", shown(&question.source)))?;
-        out.line(format_args!("  deadline {left} s from now, then it counts as no"))
+        out.line(format_args!(
+            "  deadline {left} s from now, then it counts as no"
+        ))
     }
 
     fn answer(&self, id: &str, typed: &str) -> Result<Ending, Problem> {
@@ -143,7 +148,11 @@ impl Desk {
         let said = self.store.answer(id, &answer, self.clock.now_ms())?;
         let problem = match said {
             Said::Answered => {
-                let mark = if decision.allows() { Mark::Yes } else { Mark::No };
+                let mark = if decision.allows() {
+                    Mark::Yes
+                } else {
+                    Mark::No
+                };
                 out.line(mark.with(format_args!("{}: {id}", title(decision))))?;
                 return Ok(Ending::Fine);
             }
@@ -228,7 +237,13 @@ impl Desk {
                 exact: question.exact_path,
             })
             .collect();
-        match Select::new("Your answer", choices).prompt_skippable() {
+        // Enter pressed by habit must not let anything through.
+        let no = choices
+            .iter()
+            .position(|choice| choice.decision == Decision::DenyOnce)
+            .unwrap_or_default();
+        let prompt = Select::new("Your answer", choices).with_starting_cursor(no);
+        match prompt.prompt_skippable() {
             Ok(Some(choice)) => Ok(Heard::Said(choice.decision)),
             Ok(None) | Err(InquireError::OperationCanceled) => Ok(Heard::Skipped),
             Err(InquireError::OperationInterrupted) => Ok(Heard::Left),

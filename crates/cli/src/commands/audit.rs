@@ -58,7 +58,8 @@ impl Printer {
         }
         if self.day != day(record) {
             day(record).clone_into(&mut self.day);
-            self.out.line(paint(FAINT, format!("── {} (UTC)", self.day)))?;
+            self.out
+                .line(paint(FAINT, format!("── {} (UTC)", self.day)))?;
         }
         self.out.line(for_people(record))
     }
@@ -80,17 +81,20 @@ impl Printer {
         if self.bad == 0 {
             return Ok(Ending::Fine);
         }
-        Err(Problem::new(format!("{} lines could not be read.", self.bad))
-            .hint("portcullis audit verify"))
+        Err(
+            Problem::new(format!("{} lines could not be read.", self.bad))
+                .hint("portcullis audit verify"),
+        )
     }
 }
 
 fn tail(log: &AuditLog, args: &TailArgs) -> Result<Ending, Problem> {
     let filter = Filter::default();
     // Before the old lines are read, so that none is lost in between.
-    let follow = match args.follow {
-        true => Some(log.follow(filter.clone())?),
-        false => None,
+    let follow = if args.follow {
+        Some(log.follow(filter.clone())?)
+    } else {
+        None
     };
     let mut printer = Printer::new(args.json);
     for line in newest(log, filter, args.lines)? {
@@ -215,15 +219,21 @@ impl FilterFlags {
 
 fn filter(typed: &FilterFlags) -> Result<Filter, Problem> {
     let now = SystemClock::new().now_ms();
-    let when = |typed: &Option<String>| typed.as_deref().map(|typed| moment(typed, now)).transpose();
+    let when =
+        |typed: &Option<String>| typed.as_deref().map(|typed| moment(typed, now)).transpose();
     Ok(Filter {
         since: when(&typed.since)?,
         until: when(&typed.until)?,
         subject: typed.subject.clone(),
         root: typed.root.clone(),
         path: typed.path.clone(),
-        outcome: word(&typed.outcome, "outcome", &OUTCOMES, outcome_word)?,
-        operation: word(&typed.operation, "operation", &Verb::ALL, Verb::as_str)?,
+        outcome: word(typed.outcome.as_deref(), "outcome", &OUTCOMES, outcome_word)?,
+        operation: word(
+            typed.operation.as_deref(),
+            "operation",
+            &Verb::ALL,
+            Verb::as_str,
+        )?,
         service_lines: false,
     })
 }
@@ -249,7 +259,7 @@ const fn outcome_word(outcome: Outcome) -> &'static str {
 }
 
 fn word<T: Copy>(
-    typed: &Option<String>,
+    typed: Option<&str>,
     what: &str,
     all: &[T],
     spelled: impl Fn(T) -> &'static str,
@@ -257,14 +267,12 @@ fn word<T: Copy>(
     let Some(typed) = typed else {
         return Ok(None);
     };
-    match all.iter().copied().find(|one| spelled(*one) == typed) {
-        Some(found) => Ok(Some(found)),
-        None => {
-            let known: Vec<&str> = all.iter().copied().map(spelled).collect();
-            Err(Problem::usage(format!("{typed:?} is not an {what}."))
-                .hint(format!("Write one of {}.", known.join(", "))))
-        }
-    }
+    let found = all.iter().copied().find(|one| spelled(*one) == typed);
+    found.map(Some).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().copied().map(spelled).collect();
+        Problem::usage(format!("{typed:?} is not an {what}."))
+            .hint(format!("Write one of {}.", known.join(", ")))
+    })
 }
 
 /// A time, or how long ago.
@@ -302,7 +310,12 @@ fn verify(log: &AuditLog) -> Result<Ending, Problem> {
     for problem in &found.problems {
         let chain = match problem.chain.as_str() {
             "" => String::new(),
-            chain => format!("{} segment {} line {}: ", shown(chain), problem.segment, problem.line),
+            chain => format!(
+                "{} segment {} line {}: ",
+                shown(chain),
+                problem.segment,
+                problem.line
+            ),
         };
         out.line(Mark::No.with(format_args!("{chain}{}", problem.what)))?;
     }

@@ -124,7 +124,9 @@ fn service(record: &Record) -> String {
         LineKind::Head if record.closed == Some(true) => "closed and signed".to_owned(),
         LineKind::Head => "signed up to here".to_owned(),
         LineKind::Recovered => "the line before was left torn by a dying process".to_owned(),
-        LineKind::Event | LineKind::Unknown => "a line of a kind this version does not know".to_owned(),
+        LineKind::Event | LineKind::Unknown => {
+            "a line of a kind this version does not know".to_owned()
+        }
     }
 }
 
@@ -139,17 +141,33 @@ pub(crate) fn csv(record: &Record) -> String {
         record.timestamp.clone(),
         text(&record.outcome),
         text(&record.operation),
-        record.root.as_ref().map(|root| root.id.clone()).unwrap_or_default(),
-        record.relative_path.clone().or_else(|| record.alleged.clone()).unwrap_or_default(),
+        record
+            .root
+            .as_ref()
+            .map(|root| root.id.clone())
+            .unwrap_or_default(),
+        record
+            .relative_path
+            .clone()
+            .or_else(|| record.alleged.clone())
+            .unwrap_or_default(),
         text(&record.destination_path),
         text(&record.policy_source),
         text(&record.reason),
         subject.map(|_| who(record)).unwrap_or_default(),
-        subject.and_then(|subject| subject.conversation_id.clone()).unwrap_or_default(),
+        subject
+            .and_then(|subject| subject.conversation_id.clone())
+            .unwrap_or_default(),
         text(&record.route),
         text(&record.request_id),
-        record.bytes.map(|count| count.to_string()).unwrap_or_default(),
-        record.duration_ms.map(|ms| ms.to_string()).unwrap_or_default(),
+        record
+            .bytes
+            .map(|count| count.to_string())
+            .unwrap_or_default(),
+        record
+            .duration_ms
+            .map(|ms| ms.to_string())
+            .unwrap_or_default(),
         record.chain.clone(),
         record.n.to_string(),
     ];
@@ -160,7 +178,11 @@ pub(crate) fn csv(record: &Record) -> String {
 /// or `@` for a formula, and a path an agent chose could be one.
 fn quoted(cell: &str) -> String {
     let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    let cell = if formula { format!("'{cell}") } else { cell.to_owned() };
+    let cell = if formula {
+        format!("'{cell}")
+    } else {
+        cell.to_owned()
+    };
     if cell.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

@@ -76,19 +76,34 @@ pub(crate) fn run(
             clipped(&place(record), 34),
             paint(
                 FAINT,
-                shown(record.reason.as_deref().or(record.policy_source.as_deref()).unwrap_or("-"))
+                shown(
+                    record
+                        .reason
+                        .as_deref()
+                        .or(record.policy_source.as_deref())
+                        .unwrap_or("-")
+                )
             )
         ))?;
     }
     out.blank()?;
     out.line(paint(BOLD, "Next"))?;
     for (command, why) in [
-        ("portcullis mcp --dir .", "put this into your agent's MCP settings"),
+        (
+            "portcullis mcp --dir .",
+            "put this into your agent's MCP settings",
+        ),
         ("portcullis approve --watch", "be there when it has to ask"),
-        ("portcullis policy explain .env", "which rule decides, and what would change it"),
+        (
+            "portcullis policy explain .env",
+            "which rule decides, and what would change it",
+        ),
         ("portcullis audit tail --follow", "watch what it does"),
     ] {
-        out.line(format_args!("  {:<32} {why}", paint(CYAN, format!("{command:<31}"))))?;
+        out.line(format_args!(
+            "  {:<32} {why}",
+            paint(CYAN, format!("{command:<31}"))
+        ))?;
     }
     Ok(Ending::Fine)
 }
@@ -165,7 +180,9 @@ impl Agent {
         let stdout = child.take_stdout();
         let (tell, replies) = mpsc::channel();
         thread::spawn(move || {
-            let lines = stdout.into_iter().flat_map(|out| BufReader::new(out).lines());
+            let lines = stdout
+                .into_iter()
+                .flat_map(|out| BufReader::new(out).lines());
             for line in lines.map_while(Result::ok) {
                 if let Ok(reply) = serde_json::from_str(&line)
                     && tell.send(reply).is_err()
@@ -223,11 +240,9 @@ impl Agent {
     fn ended(&self) -> Problem {
         let said = self.child.stderr_text();
         let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-        let what = lines
-            .next()
-            .map_or("The server did not answer.", |line| {
-                line.strip_prefix("problem:").unwrap_or(line).trim()
-            });
+        let what = lines.next().map_or("The server did not answer.", |line| {
+            line.strip_prefix("problem:").unwrap_or(line).trim()
+        });
         let hint = lines.next().and_then(|line| line.strip_prefix("hint:"));
         Problem::new(what).hint(hint.map_or("portcullis doctor", str::trim))
     }
@@ -272,7 +287,11 @@ impl Agent {
 
     fn try_read(&mut self, out: &mut Out, path: &str, what: &str) -> Result<(), Problem> {
         let reply = self.call("read_file", json!({"filePath": path}))?;
-        step(out, &format!("read_file {path}   ({what})"), is_fine(&reply))?;
+        step(
+            out,
+            &format!("read_file {path}   ({what})"),
+            is_fine(&reply),
+        )?;
         said(out, &reply)
     }
 
@@ -301,7 +320,10 @@ fn step(out: &mut Out, what: &str, fine: bool) -> Result<(), Problem> {
 
 fn aside(out: &mut Out, text: &str) -> Result<(), Problem> {
     let text = shown(text);
-    out.line(paint(FAINT, format!("             {}", clipped(&text, WIDTH))))
+    out.line(paint(
+        FAINT,
+        format!("             {}", clipped(&text, WIDTH)),
+    ))
 }
 
 /// What the agent was told, in the server's own words.

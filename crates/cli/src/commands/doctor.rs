@@ -4,9 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use portcullis_files::{
-    AuditLog, PrivateDir, Probe, Survey, survey, survey_kernel, survey_own,
-};
+use portcullis_files::{AuditLog, PrivateDir, Probe, Survey, survey, survey_kernel, survey_own};
 use portcullis_gate::{Hook as _, HookCall, HookSay};
 use portcullis_policy::Hardlinks;
 use portcullis_proto::{Access, Facts, Principal, RelPath, RequestId, Resource, Subject, Verb};
@@ -53,19 +51,22 @@ impl Report {
     }
 
     fn fine(&mut self, what: impl std::fmt::Display) -> Result<(), Problem> {
-        self.out.line(format_args!("  {} {what}", Mark::Yes.with("ok     ")))
+        self.out
+            .line(format_args!("  {} {what}", Mark::Yes.with("ok     ")))
     }
 
     /// Works, with less to promise.
     fn weak(&mut self, what: impl std::fmt::Display, fix: &str) -> Result<(), Problem> {
-        self.out.line(format_args!("  {} {what}", Mark::Warn.with("weaker ")))?;
+        self.out
+            .line(format_args!("  {} {what}", Mark::Warn.with("weaker ")))?;
         self.fix(fix)
     }
 
     /// Essential, and not there.
     fn missing(&mut self, what: impl std::fmt::Display, fix: &str) -> Result<(), Problem> {
         self.missing += 1;
-        self.out.line(format_args!("  {} {what}", Mark::No.with("missing")))?;
+        self.out
+            .line(format_args!("  {} {what}", Mark::No.with("missing")))?;
         self.fix(fix)
     }
 
@@ -78,7 +79,8 @@ impl Report {
         if fix.is_empty() {
             return Ok(());
         }
-        self.out.line(format_args!("            {} {fix}", paint(CYAN, "fix:")))
+        self.out
+            .line(format_args!("            {} {fix}", paint(CYAN, "fix:")))
     }
 
     fn kernel(&mut self) -> Result<(), Problem> {
@@ -180,7 +182,9 @@ impl Report {
                 "RENAME_EXCHANGE is missing (needed for changing files, in a later version)",
                 "use ext4, xfs, btrfs or tmpfs",
             ),
-            None => self.fine("RENAME_EXCHANGE: only trying would tell, and nothing is written here"),
+            None => {
+                self.fine("RENAME_EXCHANGE: only trying would tell, and nothing is written here")
+            }
         }
     }
 
@@ -217,7 +221,11 @@ impl Report {
     }
 
     fn directory(&mut self, root: &RootSetting, seen: &Survey) -> Result<(), Problem> {
-        self.fine(format_args!("{} on {}", root.path.display(), seen.file_system))?;
+        self.fine(format_args!(
+            "{} on {}",
+            root.path.display(),
+            seen.file_system
+        ))?;
         if seen.network {
             self.weak(
                 "over a network: another machine can change files behind the kernel's back",
@@ -301,7 +309,8 @@ impl Report {
     fn end(mut self) -> Result<Ending, Problem> {
         self.out.blank()?;
         if self.missing == 0 {
-            self.out.line(Mark::Yes.with("ready: portcullis mcp --dir DIR"))?;
+            self.out
+                .line(Mark::Yes.with("ready: portcullis mcp --dir DIR"))?;
             return Ok(Ending::Fine);
         }
         let count = self.missing;

@@ -9,6 +9,7 @@ use portcullis_policy::Containment;
 use portcullis_proto::{ConversationId, Group, Mode, Principal, SessionId, Subject};
 use portcullis_server::{McpParts, serve_stdio};
 use portcullis_tools::Here;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Everywhere, McpArgs};
@@ -45,15 +46,21 @@ pub(crate) fn run(
     let live = Arc::clone(&world.live);
     let ended = runtime.block_on(async move {
         tokio::spawn(watch(live, log));
-        serve_stdio(parts).await
+        let mut asked_to_end = Signals::listen()?;
+        tokio::select! {
+            ended = serve_stdio(parts) => ended,
+            // What is under way ends with its line, and the chain is signed off.
+            () = asked_to_end.any() => Ok(()),
+        }
     });
     // The thread that reads standard input may wait for a line that never
     // comes; nothing else is under way any more.
     runtime.shutdown_background();
     match ended {
-        Ok(()) => log.info("the client is gone"),
+        Ok(()) => log.info("ended in order"),
         Err(why) => log.warn(why),
     }
+    log.debug(format_args!("chain {}", world.chain));
     Ok(Ending::Fine)
 }
 
@@ -61,21 +68,25 @@ pub(crate) fn run(
 fn check_groups(settings: &Settings, log: Log) -> Result<(), Problem> {
     let on = |group: &Group| settings.modes.of(*group) != Mode::Deny;
     if !Group::ALL.iter().any(on) {
-        return Err(Problem::usage(
-            "Every tool group is denied, so there is nothing to serve.",
-        )
-        .hint("Switch one on: portcullis mcp --dir . --permission-filesystem-read allow"));
+        return Err(
+            Problem::usage("Every tool group is denied, so there is nothing to serve.")
+                .hint("Switch one on: portcullis mcp --dir . --permission-filesystem-read allow"),
+        );
     }
     for group in Group::ALL.iter().filter(|group| on(group)) {
         match group {
-            Group::FilesystemRead => log.info(format_args!("{group}: {}", settings.modes.of(*group))),
+            Group::FilesystemRead => {
+                log.info(format_args!("{group}: {}", settings.modes.of(*group)));
+            }
             Group::FilesystemWrite | Group::Shell | Group::Computer | Group::Browser => {
                 log.info(format_args!("{group}: not available here"));
             }
         }
     }
     if !on(&Group::FilesystemRead) {
-        log.warn("filesystemRead is denied and no other group is available here: the agent sees no tool");
+        log.warn(
+            "filesystemRead is denied and no other group is available here: the agent sees no tool",
+        );
     }
     Ok(())
 }
@@ -120,6 +131,29 @@ fn parts(settings: &Settings, world: &World) -> McpParts {
     }
 }
 
+/// The signals by which a client, or a person, ends a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, String> {
+        let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// Puts in force what other processes change, until the runtime ends.
 async fn watch(live: Arc<LiveRules>, log: Log) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
@@ -129,13 +163,12 @@ async fn watch(live: Arc<LiveRules>, log: Log) {
         tick.tick().await;
         match live.refresh() {
             Ok(true) => log.info("rules or trust changed, and hold from now on"),
-            Ok(false) => {}
             // What was in force stays in force.
             Err(problem) if !told => {
                 told = true;
                 log.error(problem.what);
             }
-            Err(_) => {}
+            Ok(false) | Err(_) => {}
         }
     }
 }

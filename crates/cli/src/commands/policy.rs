@@ -39,9 +39,10 @@ fn explain(
     let world = World::open(&settings, Purpose::Look)?;
     let named = match &args.root {
         None => None,
-        Some(name) => Some(RootId::parse(name).ok_or_else(|| {
-            Problem::usage(format!("{name:?} cannot name a root."))
-        })?),
+        Some(name) => Some(
+            RootId::parse(name)
+                .ok_or_else(|| Problem::usage(format!("{name:?} cannot name a root.")))?,
+        ),
     };
     let authority = &world.authority;
     let located = authority.locate(named.as_ref(), &args.path)?;
@@ -71,7 +72,10 @@ fn explain(
             format!("{} ({})", denial.source, denial.reason),
         ),
     };
-    out.line(format_args!("{mark}  {target}  {}", paint(FAINT, format!("as {}", args.subject))))?;
+    out.line(format_args!(
+        "{mark}  {target}  {}",
+        paint(FAINT, format!("as {}", args.subject))
+    ))?;
     out.line(format_args!("  by       {}", shown(&by)))?;
     out.line(format_args!("  change   {}", shown(&told.change)))?;
     for steps in &told.steps {
@@ -105,9 +109,8 @@ const fn verb(flag: VerbFlag) -> Verb {
 /// `user:ada`, `token:ada/laptop` and their kin.
 fn principal(typed: &str) -> Result<Principal, Problem> {
     let unknown = || {
-        Problem::usage(format!("{typed:?} names nobody.")).hint(
-            "Write user:NAME, extension:NAME, automation:NAME, core:NAME or token:USER/NAME.",
-        )
+        Problem::usage(format!("{typed:?} names nobody."))
+            .hint("Write user:NAME, extension:NAME, automation:NAME, core:NAME or token:USER/NAME.")
     };
     let (kind, id) = typed
         .split_once(':')
@@ -179,9 +182,26 @@ fn asks(everywhere: &Everywhere, env: &Environment) -> Result<Ending, Problem> {
     out.blank()?;
     out.line(paint(BOLD, "Protected classes, whatever the mode"))?;
     let secret = [".env", "id_ed25519", "server.pem", ".aws/credentials"];
-    class(&mut out, Class::Secret, "reading or changing credentials", Access::Read, &secret)?;
-    let exec = [".git/hooks/pre-commit", ".github/workflows/ci.yml", ".bashrc", ".mcp.json"];
-    class(&mut out, Class::AutoExec, "changing what runs later", Access::Write, &exec)?;
+    class(
+        &mut out,
+        Class::Secret,
+        "reading or changing credentials",
+        Access::Read,
+        &secret,
+    )?;
+    let exec = [
+        ".git/hooks/pre-commit",
+        ".github/workflows/ci.yml",
+        ".bashrc",
+        ".mcp.json",
+    ];
+    class(
+        &mut out,
+        Class::AutoExec,
+        "changing what runs later",
+        Access::Write,
+        &exec,
+    )?;
     out.blank()?;
     out.line(paint(BOLD, "Tool groups"))?;
     for group in Group::ALL {
@@ -197,7 +217,11 @@ fn asks(everywhere: &Everywhere, env: &Environment) -> Result<Ending, Problem> {
             Mode::Ask => Mark::Ask.with("ask     every use, until you remember an answer"),
             Mode::Allow => Mark::Yes.with("allow   only the classes above ask"),
         };
-        out.line(format_args!("  {:<16} {says}{}", group.as_str(), paint(FAINT, here)))?;
+        out.line(format_args!(
+            "  {:<16} {says}{}",
+            group.as_str(),
+            paint(FAINT, here)
+        ))?;
     }
     out.blank()?;
     out.line(paint(BOLD, "Hooks"))?;
@@ -205,7 +229,10 @@ fn asks(everywhere: &Everywhere, env: &Environment) -> Result<Ending, Problem> {
         out.line("  none; a hook can ask, or deny, and never allow more")?;
     }
     for hook in &settings.hooks {
-        out.line(format_args!("  {:<16} can ask about anything", shown(&hook.id)))?;
+        out.line(format_args!(
+            "  {:<16} can ask about anything",
+            shown(&hook.id)
+        ))?;
     }
     out.blank()?;
     out.line("Nobody there to ask is a no. To be there: portcullis approve --watch")?;

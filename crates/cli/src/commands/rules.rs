@@ -40,14 +40,27 @@ fn list(store: &Store) -> Result<Ending, Problem> {
                 rule.group.to_string(),
                 rule.root.as_ref().map_or("any", RootId::as_str).to_owned(),
                 if rule.covers_protected { "yes" } else { "no" }.to_owned(),
-                moment(u64::try_from(stored.kept_at).unwrap_or(0).saturating_mul(1000)),
+                moment(
+                    u64::try_from(stored.kept_at)
+                        .unwrap_or(0)
+                        .saturating_mul(1000),
+                ),
                 shown(&rule.source).into_owned(),
                 shown(&rule.pattern).into_owned(),
             ]
         })
         .collect();
     out.table(
-        &["ID", "EFFECT", "GROUP", "ROOT", "PROTECTED", "SINCE", "FROM", "PATTERN"],
+        &[
+            "ID",
+            "EFFECT",
+            "GROUP",
+            "ROOT",
+            "PROTECTED",
+            "SINCE",
+            "FROM",
+            "PATTERN",
+        ],
         &rows,
     )?;
     out.blank()?;
@@ -61,9 +74,7 @@ fn remove(store: &Store, typed: &str) -> Result<Ending, Problem> {
             .hint("portcullis rules list")
     })?;
     if !store.remove_rule(id)? {
-        return Err(
-            Problem::new(format!("There is no rule {id}.")).hint("portcullis rules list")
-        );
+        return Err(Problem::new(format!("There is no rule {id}.")).hint("portcullis rules list"));
     }
     let mut out = Out::stdout();
     out.line(Mark::Yes.with(format_args!(

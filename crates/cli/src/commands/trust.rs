@@ -29,7 +29,9 @@ pub(crate) fn run(
             let path = root.host_path().to_string_lossy();
             store.trust_add(&path, dev, ino)?;
             out.line(Mark::Yes.with(format_args!("trusted: {}", shown(&path))))?;
-            out.line("  It holds for this very directory: another one put in its place is not trusted.")?;
+            out.line(
+                "  It holds for this very directory: another one put in its place is not trusted.",
+            )?;
         }
         TrustCommand::Remove { dir } => {
             // Also one that is gone from the disk: then by its name alone.
@@ -71,10 +73,16 @@ fn list(store: &Store, out: &mut Out) -> Result<(), Problem> {
     let rows: Vec<Vec<String>> = trusted
         .iter()
         .map(|one| {
-            let same = pin(Path::new(&one.path)).is_ok_and(|root| root.identity() == (one.dev, one.ino));
+            let same =
+                pin(Path::new(&one.path)).is_ok_and(|root| root.identity() == (one.dev, one.ino));
             vec![
-                if same { "✓ holds" } else { "✗ another directory, or none, stands there" }.to_owned(),
-                moment(u64::try_from(one.trusted_at).unwrap_or(0).saturating_mul(1000)),
+                if same {
+                    "✓ holds"
+                } else {
+                    "✗ another directory, or none, stands there"
+                }
+                .to_owned(),
+                moment(u64::try_from(one.since).unwrap_or(0).saturating_mul(1000)),
                 shown(&one.path).into_owned(),
             ]
         })

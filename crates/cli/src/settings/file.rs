@@ -195,7 +195,10 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
         let root: WrittenRoot = read(text, raw)?;
         let wrong = |what: String| Misplaced::at(text, raw.get(), what);
         if roots.iter().any(|other| other.id == root.id) {
-            return Err(wrong(format!("two roots are called {:?}", root.id.as_str())));
+            return Err(wrong(format!(
+                "two roots are called {:?}",
+                root.id.as_str()
+            )));
         }
         for grant in &root.grants {
             grant.access_on(root.kind).map_err(wrong)?;
@@ -267,7 +270,12 @@ mod tests {
     #[test]
     fn what_is_wrong_has_its_place() {
         check_wrong("{\n  \"permisions\": {}\n}", 2, 14, "permisions");
-        check_wrong("{\n \"permissions\": {\"shell\": \"maybe\"}}", 2, 34, "maybe");
+        check_wrong(
+            "{\n \"permissions\": {\"shell\": \"maybe\"}}",
+            2,
+            34,
+            "maybe",
+        );
         check_wrong("{\"roots\": [\n {\"kind\": \"home\"}]}", 2, 16, "home");
         check_wrong("{", 1, 1, "EOF");
         let two = r#"{"roots": [

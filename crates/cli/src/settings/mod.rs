@@ -13,8 +13,8 @@ use portcullis_gate::{GrantSource, RootSpec};
 use portcullis_policy::{Hardlinks, Modes, PatternSet, RootPolicy, Rule, Symlinks};
 use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
 
-pub(crate) use file::{HookEvent, WrittenHook};
 use file::{Glob, Permissions, Written, WrittenRoot};
+pub(crate) use file::{HookEvent, WrittenHook};
 
 use crate::args::{
     Everywhere, HardlinksFlag, LogLevel, McpArgs, ModeFlag, PermissionFlags, ResolverFlag,
@@ -126,10 +126,10 @@ pub(crate) fn data_dir(typed: &Everywhere, env: &Environment) -> Result<PathBuf,
         (Some(dir), _) => dir,
         (None, Some(home)) => home.join(".portcullis"),
         (None, None) => {
-            return Err(
-                Problem::usage("There is no home directory to keep Portcullis's files in.")
-                    .hint("Name a directory: portcullis --data-dir DIR …"),
-            );
+            return Err(Problem::usage(
+                "There is no home directory to keep Portcullis's files in.",
+            )
+            .hint("Name a directory: portcullis --data-dir DIR …"));
         }
     };
     absolute(env, &dir)
@@ -149,11 +149,10 @@ pub(crate) fn resolve(
     };
     let text = portcullis_files::read_own_text(&file, MAX_FILE)?;
     if text.is_none() && named.is_some() {
-        return Err(Problem::usage(format!(
-            "There is no settings file at {}.",
-            file.display()
-        ))
-        .hint("Leave --settings out to use the recommended settings."));
+        return Err(
+            Problem::usage(format!("There is no settings file at {}.", file.display()))
+                .hint("Leave --settings out to use the recommended settings."),
+        );
     }
     let written = match &text {
         Some(text) => parse(&file, text)?,
@@ -161,8 +160,15 @@ pub(crate) fn resolve(
     };
     let log_level = match (overrides.log_level, &env.log_level) {
         (Some(level), _) => level,
-        (None, Some(word)) => <LogLevel as clap::ValueEnum>::from_str(word, true)
-            .map_err(|_| bad_variable("PORTCULLIS_LOG_LEVEL", word, "off, error, warn, info or debug"))?,
+        (None, Some(word)) => {
+            <LogLevel as clap::ValueEnum>::from_str(word, true).map_err(|_| {
+                bad_variable(
+                    "PORTCULLIS_LOG_LEVEL",
+                    word,
+                    "off, error, warn, info or debug",
+                )
+            })?
+        }
         (None, None) => written.log_level.unwrap_or_default(),
     };
     let roots = roots(env, overrides, &written)?;
@@ -213,11 +219,11 @@ fn modes(env: &Environment, typed: &PermissionFlags, file: Permissions) -> Resul
     let mut modes = Modes::recommended();
     for group in Group::ALL {
         let (flag, written) = match group {
-            Group::FilesystemRead => (typed.permission_filesystem_read, file.filesystem_read),
-            Group::FilesystemWrite => (typed.permission_filesystem_write, file.filesystem_write),
-            Group::Shell => (typed.permission_shell, file.shell),
-            Group::Computer => (typed.permission_computer, file.computer),
-            Group::Browser => (typed.permission_browser, file.browser),
+            Group::FilesystemRead => (typed.filesystem_read, file.filesystem_read),
+            Group::FilesystemWrite => (typed.filesystem_write, file.filesystem_write),
+            Group::Shell => (typed.shell, file.shell),
+            Group::Computer => (typed.computer, file.computer),
+            Group::Browser => (typed.browser, file.browser),
         };
         let variable = env.modes.iter().find(|(named, _)| *named == group);
         let mode = match (flag, variable, written) {
@@ -260,7 +266,11 @@ fn roots(
     written: &Written,
 ) -> Result<Vec<RootSetting>, Problem> {
     let mut roots = Vec::new();
-    let dir = match (&overrides.dir, &env.filesystem_path, &written.filesystem_dir) {
+    let dir = match (
+        &overrides.dir,
+        &env.filesystem_path,
+        &written.filesystem_dir,
+    ) {
         (Some(dir), _, _) | (None, Some(dir), _) => Some(absolute(env, dir)?),
         (None, None, Some(dir)) if dir.is_empty() => env.working_dir.clone(),
         (None, None, Some(dir)) => Some(settings_path(env, dir)?),
@@ -271,7 +281,11 @@ fn roots(
     };
     if let Some(path) = dir {
         let taken = |name: &str| written.roots.iter().any(|root| root.id.as_str() == name);
-        let name = if taken("workspace") { "dir" } else { "workspace" };
+        let name = if taken("workspace") {
+            "dir"
+        } else {
+            "workspace"
+        };
         roots.push(plain_root(RootKind::Workspace, name, path)?);
     }
     for flag in &overrides.roots {

@@ -55,7 +55,7 @@ fn without_place(error: &serde_json::Error) -> String {
 fn begins(whole: &str, part: &str) -> (usize, usize) {
     let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     let before = whole.as_bytes().get(..offset).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
     let column = before
         .iter()
         .rev()

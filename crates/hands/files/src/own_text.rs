@@ -13,9 +13,8 @@ use rustix::io::Errno;
 /// is none. A pipe or a device is refused instead of waited for, and so is a
 /// file over `max` bytes.
 pub fn read_own_text(path: &Path, max: u64) -> Result<Option<String>, Failure> {
-    let unusable = |reason: Reason, what: &str| {
-        Failure::new(reason, format!("{} {what}.", path.display()))
-    };
+    let unusable =
+        |reason: Reason, what: &str| Failure::new(reason, format!("{} {what}.", path.display()));
     let handle = match rustix::fs::open(
         path,
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY,
@@ -25,7 +24,8 @@ pub fn read_own_text(path: &Path, max: u64) -> Result<Option<String>, Failure> {
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(unusable(Reason::Os, "cannot be opened").detail(errno)),
     };
-    let stat = fstat(&handle).map_err(|errno| unusable(Reason::Io, "cannot be looked at").detail(errno))?;
+    let stat = fstat(&handle)
+        .map_err(|errno| unusable(Reason::Io, "cannot be looked at").detail(errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(unusable(Reason::SpecialFile, "is not a file"));
     }

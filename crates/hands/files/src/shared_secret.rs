@@ -54,10 +54,8 @@ fn make(dir: &PrivateDir, name: &str) -> Result<(), Failure> {
     let mut nonce = [0; 8];
     getrandom::fill(&mut nonce).map_err(|error| unusable(dir, name, &error))?;
     let draft = format!("{name}.new-{:016x}", u64::from_le_bytes(nonce));
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle =
-        openat(dir.fd(), &draft, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(dir.fd(), &draft, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     let mut file = std::fs::File::from(handle);
     let made = file
         .write_all(&secret)
