@@ -67,7 +67,9 @@ impl World {
         let subject = Subject::agent_run(principal, ConversationId::new("c"), RunId::new("r"));
         let caller = Caller::new(subject, "bench").in_session(SessionId::new("s"));
         let scope = authority.scope(&caller, None)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
         Ok(Self {
             gate,
             caller,

@@ -22,7 +22,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
         setup.effort.operations(2_000),
     );
     let reads = setup.effort.duel(
-        || timed(cpu::own, ours, || read::read(&world)),
+        || read::read(&world, ours),
         || peer.cost("read", theirs, SMALL),
     )?;
     let times = setup.effort.operations(60);
