@@ -7,7 +7,7 @@ use portcullis_proto::{Group, ToolSpec, ToolTraits};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{get_file_tree, glob, list_files, read_file, stat};
 
@@ -57,8 +57,33 @@ fn looks<A: JsonSchema, R: JsonSchema>(
         group: Group::FilesystemRead,
         traits: ToolTraits::LOOKS,
         input_schema: schema::<A>(),
-        output_schema: schema::<R>(),
+        output_schema: or_failure(schema::<R>()),
     }
+}
+
+/// A result's schema that a failure fits as well: some clients hold a failed
+/// call's structured content to the output schema too.
+fn or_failure(mut schema: Value) -> Value {
+    let text = json!({"type": "string"});
+    let failure = [
+        ("errorKind", &text),
+        ("reason", &text),
+        ("category", &text),
+        ("error", &text),
+        ("hint", &text),
+        ("status", &json!({"type": "integer"})),
+    ];
+    if let Some(root) = schema.as_object_mut() {
+        let required = root.remove("required").unwrap_or_default();
+        if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.extend(failure.map(|(name, kind)| (name.to_owned(), kind.clone())));
+        }
+        root.insert(
+            "anyOf".to_owned(),
+            json!([{"required": required}, {"required": ["errorKind", "reason", "category", "error", "status"]}]),
+        );
+    }
+    schema
 }
 
 /// A schema with everything inlined: some clients follow no reference.

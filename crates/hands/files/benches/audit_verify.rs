@@ -3,6 +3,9 @@
 //!
 //! `--smoke` is short; `--check` fails when a promise of docs/SPEC.md is broken.
 #![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::cast_precision_loss,
@@ -60,7 +63,7 @@ fn main() {
         append(&ledger, round.into());
         began.elapsed()
     }) / round;
-    let writing = bare_writes(&path, rounds, round);
+    let floor = floor(&path, rounds, round);
     let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -72,13 +75,15 @@ fn main() {
 
     let log = AuditLog::open(&data).unwrap();
     let mut found = log.verify().unwrap();
-    let verifying = best(5, || {
+    let (mut verifying, mut hashing) = (Duration::MAX, Duration::MAX);
+    // In turn, so that what else runs here slows both.
+    for _ in 0..10 {
         let began = Instant::now();
         found = log.verify().unwrap();
-        began.elapsed()
-    });
+        verifying = verifying.min(began.elapsed());
+        hashing = hashing.min(hash_all(&path));
+    }
     assert!(found.is_sound(), "{:?}", found.problems);
-    let hashing = best(5, || hash_all(&path));
     std::fs::remove_dir_all(&path).unwrap();
 
     let ratio = verifying.as_secs_f64() / hashing.as_secs_f64();
@@ -88,7 +93,7 @@ fn main() {
     println!("|---------------------------------|---------------------|----------|");
     println!("| open a ledger                   | {opening:>19.2?} | < 1 ms   |");
     println!("| append, one thread              | {appending:>16.2?}/ea | ≤ 2.1 µs |");
-    println!("| bare write(2) of as many bytes  | {writing:>16.2?}/ea |          |");
+    println!("| write(2) + sha256, nothing else | {floor:>16.2?}/ea |          |");
     println!("| append, eight threads           | {eight:>12.0} ln/s |          |");
     println!("| verify                          | {verifying:>19.2?} |          |");
     println!("| sha256 of the same bytes        | {hashing:>19.2?} |          |");
@@ -156,18 +161,19 @@ fn append(ledger: &FileLedger, lines: u64) {
     }
 }
 
-/// What the kernel alone takes for a line.
-fn bare_writes(path: &std::path::Path, rounds: u32, round: u32) -> Duration {
+/// What a line of that length takes at least: one write and one hash.
+fn floor(path: &std::path::Path, rounds: u32, round: u32) -> Duration {
     let file = std::fs::OpenOptions::new()
         .append(true)
         .create(true)
-        .open(path.join("bare"))
+        .open(path.join("floor"))
         .unwrap();
     let line = [b'x'; 529];
     let took = best(rounds, || {
         let began = Instant::now();
         for _ in 0..round {
             std::io::Write::write_all(&mut &file, &line).unwrap();
+            std::hint::black_box(Sha256::digest(line));
         }
         began.elapsed()
     });

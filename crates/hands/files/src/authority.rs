@@ -87,12 +87,18 @@ impl Authority {
         }
         let root = Root::adopt(path, &spec.policy, resolver)?;
         for own in &self.own_state {
-            let own = own.canonicalize().unwrap_or_else(|_| own.clone());
-            if let Some(inside) = root.strip(&own).and_then(Path::to_str)
-                && let Ok(inside) = RelPath::parse(inside)
-            {
-                spec.policy.own_state.push(inside);
+            let own = real(own);
+            if root.host_path().starts_with(&own) {
+                return Err(Failure::new(
+                    Reason::ProtectedState,
+                    "The directory to serve is Portcullis's own state.",
+                ));
             }
+            let Some(inside) = root.strip(&own) else {
+                continue;
+            };
+            let inside = inside.to_str().ok_or(Reason::BadName)?;
+            spec.policy.own_state.push(RelPath::parse(inside)?);
         }
         let id = spec.id.clone();
         let declared = Arc::new(Declared {
@@ -154,11 +160,16 @@ impl Authority {
             .map_err(|failure| self.gate.refuse(caller, Verb::Stat, reason, failure))?;
         let now = self.gate.clock().now_ms();
         let principal = &caller.subject.principal;
+        let grantable = |access| {
+            self.root(Some(id))
+                .is_some_and(|d| d.entry.grantable(access))
+        };
         let missing = access.iter().find(|access| {
-            matches!(
-                self.gate.grants().find(principal, id, *access, now),
-                portcullis_gate::Granted::No
-            )
+            !grantable(*access)
+                || matches!(
+                    self.gate.grants().find(principal, id, *access, now),
+                    portcullis_gate::Granted::No
+                )
         });
         match missing {
             None => Ok(scope),
@@ -203,7 +214,7 @@ impl Authority {
             .strip_prefix("~/")
             .or((alleged == "~").then_some(""));
         let absolute = match (home, &self.home) {
-            (Some(rest), Some(home)) => Some(home.join(rest)),
+            (Some(rest), Some(home)) => Some(home.join(rest.trim_start_matches('/'))),
             (Some(_), None) => return Err(outside()),
             (None, _) => alleged.starts_with('/').then(|| PathBuf::from(alleged)),
         };
@@ -226,4 +237,17 @@ impl Authority {
             })
             .ok_or_else(outside)
     }
+}
+
+/// `path` with every link on the way resolved, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let mut rest = Vec::new();
+    for above in path.ancestors() {
+        if let Ok(mut real) = above.canonicalize() {
+            real.extend(rest.into_iter().rev());
+            return real;
+        }
+        rest.extend(above.file_name());
+    }
+    path.to_owned()
 }

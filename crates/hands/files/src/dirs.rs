@@ -1,5 +1,6 @@
 //! Reading a directory through its handle.
 
+use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 
 use portcullis_proto::{Entity, Failure, RelPath};
@@ -17,6 +18,37 @@ pub(crate) struct Name {
     pub(crate) entity: Entity,
     /// The path it can be asked for by; `None` when no admitted path names it.
     pub(crate) path: Option<RelPath>,
+    /// The bytes on disk, where they are no UTF-8: two such names can look alike.
+    pub(crate) raw: Option<Box<[u8]>>,
+}
+
+impl Name {
+    /// The bytes on disk.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.raw.as_deref().unwrap_or(self.name.as_bytes())
+    }
+
+    /// The path it is judged by. A name that no path can ask for is judged as
+    /// it is shown, so that no rule is stepped around by one odd byte.
+    pub(crate) fn judged(&self, dir: &RelPath) -> Option<Cow<'_, RelPath>> {
+        if let Some(path) = &self.path {
+            return Some(Cow::Borrowed(path));
+        }
+        let plain = |c: char| RelPath::parse(c.encode_utf8(&mut [0; 4])).is_ok() || c == '.';
+        let shown: String = self
+            .name
+            .chars()
+            .map(|c| {
+                if plain(c) {
+                    c
+                } else {
+                    char::REPLACEMENT_CHARACTER
+                }
+            })
+            .collect();
+        let judged = dir.join(&shown).or_else(|_| RelPath::parse(&shown));
+        judged.ok().map(Cow::Owned)
+    }
 }
 
 /// Calls `each` with every entry but `.` and `..`, in the kernel's order.
@@ -42,12 +74,13 @@ pub(crate) fn each_name(
             known => known,
         };
         let name = String::from_utf8_lossy(bytes);
-        let admitted = match &name {
-            std::borrow::Cow::Borrowed(name) => path.join(name).ok(),
-            std::borrow::Cow::Owned(_) => None,
+        let (admitted, raw) = match &name {
+            Cow::Borrowed(name) => (path.join(name).ok(), None),
+            Cow::Owned(_) => (None, Some(bytes.into())),
         };
         each(Name {
             path: admitted,
+            raw,
             name: name.into_owned(),
             entity: entity(kind),
         })?;

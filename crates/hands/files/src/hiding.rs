@@ -1,16 +1,20 @@
 //! What lists leave out: the built-in exclusions, and what ignore files name.
 //!
 //! Ignore files are read through the same strict opens as everything else,
-//! afresh for every deed: what they say now is what holds.
+//! afresh for every deed: what they say now is what holds. One that a rule
+//! denies, or that is another's file linked in, is not read: a reply may quote
+//! the line that matched.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use portcullis_policy::Symlinks;
+use portcullis_policy::{Admit, Symlinks, Terms};
 use portcullis_proto::{Entity, RelPath};
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{OFlags, fstat};
 
 use crate::ignores::{IgnoreKind, IgnoreLayer, IgnoreStack, MAX_IGNORE_BYTES, is_excluded_dir};
+use crate::meta::Meta;
 use crate::root::Root;
+use crate::sys;
 use crate::text::ReadAt as _;
 
 /// What is left out of a directory and, extended step by step, of what is below it.
@@ -28,14 +32,15 @@ impl Hiding {
     }
 
     /// What holds for the entries of the directory at `path`: the ignore files
-    /// of every directory from the root down to it.
-    pub(crate) fn at(root: &Root, path: &RelPath, symlinks: Symlinks) -> Self {
+    /// of every directory from the root down to it. No link is on the way.
+    pub(crate) fn at(root: &Root, path: &RelPath, terms: &Terms) -> Self {
         let mut stack = IgnoreStack::new();
         let mut dir = RelPath::root();
         let mut names = path.components();
         loop {
-            if let Ok(opened) = root.open(&dir, OFlags::PATH | OFlags::DIRECTORY, symlinks) {
-                stack = with_layers(root, &stack, opened.handle.as_fd(), &dir);
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            if let Ok(opened) = root.open(&dir, flags, Symlinks::Reject) {
+                stack = with_layers(root, &stack, opened.handle.as_fd(), &dir, terms);
             }
             let Some(next) = names.next().and_then(|name| dir.join(name).ok()) else {
                 break;
@@ -46,10 +51,16 @@ impl Hiding {
     }
 
     /// What holds one directory further down, whose handle is `dir`.
-    pub(crate) fn below(&self, root: &Root, dir: BorrowedFd<'_>, path: &RelPath) -> Self {
+    pub(crate) fn below(
+        &self,
+        root: &Root,
+        dir: BorrowedFd<'_>,
+        path: &RelPath,
+        terms: &Terms,
+    ) -> Self {
         match self {
             Self::Nothing => Self::Nothing,
-            Self::By(stack) => Self::By(with_layers(root, stack, dir, path)),
+            Self::By(stack) => Self::By(with_layers(root, stack, dir, path, terms)),
         }
     }
 
@@ -81,10 +92,11 @@ fn with_layers(
     stack: &IgnoreStack,
     dir: BorrowedFd<'_>,
     path: &RelPath,
+    terms: &Terms,
 ) -> IgnoreStack {
     let mut stack = stack.clone();
     for kind in IgnoreKind::ALL {
-        if let Some(content) = read_small(root, dir, path, kind.file_name()) {
+        if let Some(content) = read_small(root, dir, path, kind.file_name(), terms) {
             stack = stack.with(IgnoreLayer::parse(path.clone(), kind, &content));
         }
     }
@@ -93,19 +105,31 @@ fn with_layers(
 
 /// The content of a small regular file in `dir`; `None` when there is none, or
 /// it is a link, a pipe or anything else that is not read here.
-fn read_small(root: &Root, dir: BorrowedFd<'_>, path: &RelPath, name: &str) -> Option<Vec<u8>> {
-    let handle = root.open_child(dir, path, name, OFlags::RDONLY).ok()?;
-    let seen = fstat(&handle).ok()?;
-    if FileType::from_raw_mode(seen.st_mode) != FileType::RegularFile {
+fn read_small(
+    root: &Root,
+    dir: BorrowedFd<'_>,
+    path: &RelPath,
+    name: &str,
+    terms: &Terms,
+) -> Option<Vec<u8>> {
+    let at = path.join(name).ok()?;
+    if terms.admits(&at, Entity::File) != Admit::Yes {
         return None;
     }
-    let size = usize::try_from(seen.st_size).ok()?.min(MAX_IGNORE_BYTES);
+    let handle = root.open_child(dir, path, name, OFlags::RDONLY).ok()?;
+    let meta = Meta::of_stat(&fstat(&handle).ok()?);
+    let named = || sys::is_named(handle.as_fd(), &at);
+    if meta.entity != Entity::File || !meta.admits_links(terms.hardlinks(), named) {
+        return None;
+    }
+    let size = usize::try_from(meta.size).ok()?.min(MAX_IGNORE_BYTES);
     let mut content = vec![0; size];
     let mut filled = 0;
     while filled < size {
         match handle.read_at(&mut content[filled..], filled as u64) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => filled += count,
+            Ok(count) if count > 0 => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => break,
         }
     }
     content.truncate(filled);

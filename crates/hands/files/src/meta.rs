@@ -109,18 +109,26 @@ impl Meta {
             Entity::Mount => return Err(hinted(Reason::MountBoundary)),
             Entity::Special => return Err(hinted(Reason::SpecialFile)),
         }
-        let alone = match policy.hardlinks {
+        if !self.admits_links(policy.hardlinks, still_named) {
+            return Err(hinted(Reason::Hardlink));
+        }
+        self.admit_private(policy)
+    }
+
+    /// Whether the policy minds none of its other names.
+    pub(crate) fn admits_links(
+        &self,
+        hardlinks: Hardlinks,
+        still_named: impl FnOnce() -> bool,
+    ) -> bool {
+        match hardlinks {
             Hardlinks::Allow => true,
             Hardlinks::AllowOwn if self.is_ours() => true,
             // A count of one proves nothing by itself: a foreign file linked in,
             // opened, and unlinked again before we looked has one name too. It
             // is the name we opened only while that one still stands.
             Hardlinks::AllowOwn | Hardlinks::Reject => self.links == 1 && still_named(),
-        };
-        if !alone {
-            return Err(hinted(Reason::Hardlink));
         }
-        self.admit_private(policy)
     }
 
     /// Whether a private root accepts whose it is and who else can see it.

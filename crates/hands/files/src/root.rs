@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use portcullis_policy::{Containment, RootPolicy, Symlinks};
 use portcullis_proto::{Entity, Failure, Reason, RelPath};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstat, fstatfs, statx};
+use rustix::fs::{Mode, OFlags, fstat, fstatfs};
 use rustix::io::Errno;
 
 use crate::errno::{failure, hinted};
@@ -62,6 +62,14 @@ const PSEUDO: &[(u64, &str)] = &[
     (0x6e73_6673, "nsfs"),
     (0x1980_0202, "mqueue"),
     (0xde5e_81e4, "efivarfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0x4341_5d53, "smackfs"),
+    (0x5a3c_69f0, "apparmorfs"),
+    (0x4249_4e4d, "binfmt_misc"),
+    (0x6573_5543, "fusectl"),
+    (0x6759_6969, "rpc_pipefs"),
+    (0x6c6f_6f70, "binderfs"),
+    (0x0765_5821, "resctrl"),
 ];
 
 impl Root {
@@ -105,13 +113,7 @@ impl Root {
             return Err(Failure::from(Reason::BestEffortOnly)
                 .hint("Run `portcullis doctor`; it names the fix."));
         }
-        let seen = statx(
-            &handle,
-            "",
-            AtFlags::EMPTY_PATH,
-            StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
-        )
-        .map_err(failure)?;
+        let seen = sys::handle_meta(handle.as_fd()).map_err(failure)?;
         let meta = Meta::of_statx(&seen);
         meta.admit_private(policy)?;
         let mut names = vec![canonical];
@@ -122,7 +124,7 @@ impl Root {
             handle,
             dev: meta.dev,
             ino: meta.ino,
-            mount: seen.stx_mnt_id,
+            mount: sys::mount_of(&seen),
             containment,
             mounts: Vec::new(),
             names,
@@ -137,21 +139,20 @@ impl Root {
             .mounts
             .iter()
             .map(|place| {
-                let handle = sys::open_whole(
-                    self.handle.as_fd(),
-                    place,
-                    OFlags::PATH,
-                    Symlinks::Reject,
-                    true,
-                )
+                let root = self.handle.as_fd();
+                let handle = match self.containment {
+                    Containment::KernelAtomic => {
+                        sys::open_whole(root, place, OFlags::PATH, Symlinks::Reject, true)
+                    }
+                    Containment::BestEffort => sys::open_walk(root, |_| true, place, OFlags::PATH),
+                }
                 .map_err(failure)?;
                 let magic = fstatfs(&handle).map_err(failure)?.f_type.cast_unsigned();
                 if PSEUDO.iter().any(|(known, _)| *known == magic) {
                     return Err(hinted(Reason::SpecialFile));
                 }
-                let seen =
-                    statx(&handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(failure)?;
-                Ok((place.clone(), seen.stx_mnt_id))
+                let seen = sys::handle_meta(handle.as_fd()).map_err(failure)?;
+                Ok((place.clone(), sys::mount_of(&seen)))
             })
             .collect()
     }
@@ -197,13 +198,15 @@ impl Root {
             Containment::KernelAtomic => {
                 sys::open_whole(self.handle.as_fd(), path, flags, symlinks, crosses)
             }
-            Containment::BestEffort => sys::open_walk(self.handle.as_fd(), self.mount, path, flags),
+            Containment::BestEffort => {
+                let is_ours = |mount| mount == self.mount || (crosses && self.has_mount(mount));
+                sys::open_walk(self.handle.as_fd(), is_ours, path, flags)
+            }
         }
-        .map_err(|errno| self.explain(errno, flags, symlinks))?;
+        .map_err(|errno| self.explain(errno, path, flags, symlinks))?;
         if crosses {
-            let seen =
-                statx(&handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(failure)?;
-            if !self.has_mount(seen.stx_mnt_id) {
+            let seen = sys::handle_meta(handle.as_fd()).map_err(failure)?;
+            if !self.has_mount(sys::mount_of(&seen)) {
                 return Err(hinted(Reason::MountBoundary));
             }
         }
@@ -244,14 +247,47 @@ impl Root {
             .map(|opened| opened.handle)
     }
 
-    fn explain(&self, errno: Errno, flags: OFlags, symlinks: Symlinks) -> Failure {
+    /// What an error of an open means. Where one number stands for two things,
+    /// a second look, which decides nothing but the name of the refusal, tells
+    /// them apart.
+    fn explain(&self, errno: Errno, path: &RelPath, flags: OFlags, symlinks: Symlinks) -> Failure {
+        let strict = || match self.containment {
+            Containment::KernelAtomic => sys::open_whole(
+                self.handle.as_fd(),
+                path,
+                OFlags::PATH,
+                Symlinks::Reject,
+                false,
+            ),
+            Containment::BestEffort => sys::open_walk(
+                self.handle.as_fd(),
+                |mount| mount == self.mount,
+                path,
+                OFlags::PATH,
+            ),
+        };
         match errno {
-            // With links followed, the kernel says EXDEV for a link that leads out.
+            // With links followed, EXDEV is a link that leads out as well as a mount.
             Errno::XDEV if symlinks == Symlinks::AllowInRoot => {
-                hinted(Reason::Symlink).detail(errno)
+                let reason = match strict() {
+                    Err(Errno::XDEV) => Reason::MountBoundary,
+                    Ok(_) | Err(_) => Reason::Symlink,
+                };
+                hinted(reason).detail(errno)
             }
+            // A link that is asked for as a directory is not one, to the kernel.
             Errno::NOTDIR if flags.contains(OFlags::DIRECTORY) => {
-                hinted(Reason::NotDirectory).detail(errno)
+                let is_link = match strict() {
+                    Err(errno) => errno == Errno::LOOP,
+                    Ok(handle) => fstat(&handle)
+                        .is_ok_and(|seen| Meta::of_stat(&seen).entity == Entity::Symlink),
+                };
+                let reason = if is_link {
+                    Reason::Symlink
+                } else {
+                    Reason::NotDirectory
+                };
+                hinted(reason).detail(errno)
             }
             _ => failure(errno),
         }
@@ -284,8 +320,12 @@ impl Root {
 
     /// Whether the directory at `path`, resolved again, is still the one that
     /// `was`. What was read from a directory moved away meanwhile is dropped.
-    pub(crate) fn is_still(&self, path: &RelPath, symlinks: Symlinks, was: &Meta) -> bool {
-        self.open(path, OFlags::PATH | OFlags::DIRECTORY, symlinks)
+    ///
+    /// `path` is where it was found to stand, so no link is on the way: one that
+    /// is there now was put there since.
+    pub(crate) fn is_still(&self, path: &RelPath, was: &Meta) -> bool {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        self.open(path, flags, Symlinks::Reject)
             .is_ok_and(|now| (now.meta.dev, now.meta.ino) == (was.dev, was.ino))
     }
 }

@@ -47,7 +47,7 @@ impl ScopedFs {
         let (permit, size) = self.reading(path).await?;
         let wanted = match window {
             ByteWindow::Whole => size,
-            ByteWindow::Part { max, .. } => max as u64,
+            ByteWindow::Part { max, .. } => size.min(max as u64),
         };
         if wanted <= INLINE_BYTES {
             return read_bytes(permit, window);
@@ -131,12 +131,7 @@ impl ScopedFs {
     /// The ignore file that names the file about to be read.
     fn matched_ignore(&self, permit: &Permit<Reading>) -> Option<String> {
         let path = &permit.deed().path;
-        Hiding::at(
-            &self.declared.root,
-            &path.parent()?,
-            permit.terms().symlinks(),
-        )
-        .named_by(path)
+        Hiding::at(&self.declared.root, &path.parent()?, permit.terms()).named_by(path)
     }
 
     async fn reading(&self, path: &str) -> Result<(Permit<Reading>, u64), Failure> {

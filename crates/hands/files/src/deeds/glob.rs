@@ -123,6 +123,7 @@ pub(crate) fn glob(permit: Permit<Searching>, request: &GlobRequest) -> Result<F
         let mut truncated = false;
         let mut walk = Walk {
             root: &searching.root,
+            policy: searching.entry.policy(),
             terms,
             live,
             deadline_us: live.monotonic_us().saturating_add(request.patience_us),

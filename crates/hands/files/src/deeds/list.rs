@@ -4,6 +4,7 @@
 //! that come before the cursor or behind the page are looked at and let go.
 
 use std::collections::BinaryHeap;
+use std::fmt::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
 
 use super::{Key, admitted, facts_of};
-use crate::dirs::each_name;
+use crate::dirs::{Name, each_name};
 use crate::hiding::Hiding;
 use crate::meta::Meta;
 use crate::root::Root;
@@ -138,14 +139,16 @@ pub struct Listed {
     pub containment: Containment,
 }
 
-type SortKey = (bool, String);
+/// Whether it comes behind the directories, and its name as on disk: what two
+/// entries cannot share.
+type SortKey = (bool, Vec<u8>);
 
-fn key(order: Order, entity: Entity, name: &str) -> SortKey {
+fn key(order: Order, name: &Name) -> SortKey {
     let behind = match order {
-        Order::DirectoriesFirst => entity != Entity::Directory,
+        Order::DirectoriesFirst => name.entity != Entity::Directory,
         Order::Name => false,
     };
-    (behind, name.to_owned())
+    (behind, name.bytes().to_vec())
 }
 
 /// Lists.
@@ -155,10 +158,12 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
         let hiding = if request.include_ignored {
             Hiding::nothing()
         } else {
-            Hiding::at(&listing.root, &listing.path, terms.symlinks())
+            Hiding::at(&listing.root, &listing.path, terms)
         };
         let mut counts = Counts::default();
-        let mut page: BinaryHeap<(SortKey, Entity, Option<RelPath>)> = BinaryHeap::new();
+        let mut page: BinaryHeap<Kept> = BinaryHeap::new();
+        // A page of nothing could not say where the next one begins.
+        let max = request.max.max(1);
         let mut more = false;
         let mut seen = 0u64;
         each_name(listing.handle.as_fd(), &listing.path, |name| {
@@ -166,7 +171,9 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
             if seen.is_multiple_of(4096) {
                 live.still()?;
             }
-            if !request.want.takes(name.entity) || !admitted(terms, &name, &mut counts) {
+            if !request.want.takes(name.entity)
+                || !admitted(terms, &listing.path, &name, &mut counts)
+            {
                 return Ok(());
             }
             if name
@@ -177,35 +184,32 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
                 counts.ignored += 1;
                 return Ok(());
             }
-            let key = key(request.order, name.entity, &name.name);
+            let key = key(request.order, &name);
             if after.as_ref().is_some_and(|after| key <= *after) {
                 return Ok(());
             }
-            page.push((key, name.entity, name.path));
-            if page.len() > request.max {
+            page.push(Kept { key, name });
+            if page.len() > max {
                 page.pop();
                 more = true;
             }
             Ok(())
         })?;
-        if !listing
-            .root
-            .is_still(&listing.path, terms.symlinks(), &listing.meta)
-        {
-            counts.moved = 1;
-            page.clear();
-            more = false;
-        }
         let sorted = page.into_sorted_vec();
-        let next = more
-            .then(|| sorted.last().map(|(key, _, _)| cursor(key)))
+        let mut next = more
+            .then(|| sorted.last().map(|kept| cursor(&kept.key)))
             .flatten();
-        let entries: Vec<Entry> = sorted
+        let mut entries: Vec<Entry> = sorted
             .into_iter()
-            .map(|((_, name), entity, path)| {
-                with_meta(&listing, name, entity, path, request.metadata)
-            })
+            .map(|kept| with_meta(&listing, kept.name, request.metadata))
             .collect();
+        // Last of all: what was read of a directory moved away meanwhile, names
+        // and metadata, is dropped.
+        if !listing.root.is_still(&listing.path, &listing.meta) {
+            counts.moved = 1;
+            entries.clear();
+            next = None;
+        }
         counts.entries = entries.len() as u64;
         let listed = Listed {
             path: listing.path,
@@ -219,27 +223,51 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
     })
 }
 
-fn with_meta(
-    listing: &Listing,
-    name: String,
-    entity: Entity,
-    path: Option<RelPath>,
-    metadata: bool,
-) -> Entry {
+/// A name on the page, in the order of its key.
+struct Kept {
+    key: SortKey,
+    name: Name,
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Kept {}
+
+fn with_meta(listing: &Listing, name: Name, metadata: bool) -> Entry {
     let mut entry = Entry {
-        name,
-        path,
-        entity,
+        name: name.name,
+        path: name.path,
+        entity: name.entity,
         meta: None,
     };
     if metadata
         && entry.path.is_some()
         && let Ok(stat) = sys::child_meta(listing.handle.as_fd(), entry.name.as_str())
     {
-        if listing.root.has_mount(stat.stx_mnt_id) {
+        if listing.root.has_mount(sys::mount_of(&stat)) {
             let meta = Meta::of_statx(&stat);
             entry.entity = meta.entity;
-            entry.meta = Some(meta);
+            // What a hard link leads to is told where its bytes would be.
+            let hardlinks = listing.entry.policy().hardlinks;
+            if meta.entity != Entity::File || meta.admits_links(hardlinks, || true) {
+                entry.meta = Some(meta);
+            }
         } else {
             // Size and times would be those of another file system.
             entry.entity = Entity::Mount;
@@ -248,15 +276,46 @@ fn with_meta(
     entry
 }
 
+/// `0:name`, or `0x:` and the name in hexadecimal where it is no UTF-8.
 fn cursor((behind, name): &SortKey) -> String {
-    format!("{}:{name}", u8::from(*behind))
+    let behind = u8::from(*behind);
+    match std::str::from_utf8(name) {
+        Ok(name) => format!("{behind}:{name}"),
+        Err(_) => {
+            let mut text = format!("{behind}x:");
+            for byte in name {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{byte:02x}");
+            }
+            text
+        }
+    }
 }
 
 fn parse_cursor(text: &str) -> Result<SortKey, Failure> {
-    match text.split_once(':') {
-        Some(("0", name)) => Ok((false, name.to_owned())),
-        Some(("1", name)) => Ok((true, name.to_owned())),
-        Some(_) | None => Err(Failure::from(Reason::BadCursor)
-            .hint("Pass the `nextCursor` of the page before, unchanged.")),
-    }
+    let parsed = text.split_once(':').and_then(|(kind, name)| {
+        let plain = || Some(name.as_bytes().to_vec());
+        match kind {
+            "0" => Some((false, plain()?)),
+            "1" => Some((true, plain()?)),
+            "0x" => Some((false, from_hex(name)?)),
+            "1x" => Some((true, from_hex(name)?)),
+            _ => None,
+        }
+    });
+    parsed.ok_or_else(|| {
+        Failure::from(Reason::BadCursor)
+            .hint("Pass the `nextCursor` of the page before, unchanged.")
+    })
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let nibble = |c: &u8| char::from(*c).to_digit(16);
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => u8::try_from(nibble(high)? * 16 + nibble(low)?).ok(),
+            _ => None,
+        })
+        .collect()
 }

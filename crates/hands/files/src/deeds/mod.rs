@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use portcullis_gate::RootEntry;
 use portcullis_policy::{Admit, Terms};
-use portcullis_proto::{Access, Counts, Entity, Facts, RelPath, Resource, Verb};
+use portcullis_proto::{Access, Counts, Facts, RelPath, Resource, Verb};
 
 use crate::dirs::Name;
 use crate::meta::Meta;
@@ -58,13 +58,11 @@ fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> 
 }
 
 /// Whether a bulk deed may show `name`; what it may not is counted, not named.
-fn admitted(terms: &Terms, name: &Name, counts: &mut Counts) -> bool {
-    // A name no path can ask for could not be judged either, if it could be
-    // asked for; it is shown as what it is and cannot be opened.
-    let Some(path) = &name.path else {
-        return name.entity != Entity::Directory;
-    };
-    match terms.admits(path, name.entity) {
+fn admitted(terms: &Terms, dir: &RelPath, name: &Name, counts: &mut Counts) -> bool {
+    let ruling = name
+        .judged(dir)
+        .map_or(Admit::Denied, |path| terms.admits(&path, name.entity));
+    match ruling {
         Admit::Yes => true,
         Admit::Denied => {
             counts.denied += 1;

@@ -7,7 +7,7 @@ use portcullis_gate::{Deed, Permit, RootEntry, Settled};
 use portcullis_policy::{Containment, Terms};
 use portcullis_proto::{Facts, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::{pread, retry_on_intr};
 
 use super::{Key, facts_of};
 use crate::errno::failure;
@@ -91,37 +91,10 @@ pub(crate) fn read_bytes(
     window: ByteWindow,
 ) -> Result<BytesPage, Failure> {
     permit.spend(Key::turn(), |reading, terms, _| {
-        let limit = terms.max_file_bytes();
-        let (offset, wanted) = match window {
-            ByteWindow::Whole if reading.meta.size > limit => {
-                return Err(Failure::new(
-                    Reason::TooLarge,
-                    format!(
-                        "The file has {} bytes; {limit} are the most that is read whole.",
-                        reading.meta.size
-                    ),
-                )
-                .hint("Read a window of it: an offset and a length, or lines."));
-            }
-            // One more than it claims to have, so that growth is seen.
-            ByteWindow::Whole => (0, reading.meta.size.min(limit).saturating_add(1)),
-            ByteWindow::Part { offset, max } => {
-                (offset, u64::try_from(max).unwrap_or(u64::MAX).min(limit))
-            }
+        let (offset, bytes) = match window {
+            ByteWindow::Whole => (0, whole(&reading, terms)?),
+            ByteWindow::Part { offset, max } => (offset, part(&reading, terms, offset, max)?),
         };
-        let wanted = usize::try_from(wanted).map_err(|_| Reason::TooLarge)?;
-        let mut bytes = Vec::with_capacity(
-            wanted.min(usize::try_from(reading.meta.size.saturating_add(1)).unwrap_or(wanted)),
-        );
-        fill(&reading.handle, offset, wanted, &mut bytes).map_err(failure)?;
-        if window == ByteWindow::Whole && bytes.len() as u64 > reading.meta.size {
-            // It grew since it was looked at; the caller gets all of it or a no.
-            let rest = usize::try_from(limit).unwrap_or(usize::MAX);
-            fill(&reading.handle, 0, rest.saturating_add(1), &mut bytes).map_err(failure)?;
-            if bytes.len() as u64 > limit {
-                return Err(Reason::TooLarge.into());
-            }
-        }
         let end = offset.saturating_add(bytes.len() as u64);
         let settled = Settled::bytes(bytes.len() as u64);
         let page = BytesPage {
@@ -136,22 +109,75 @@ pub(crate) fn read_bytes(
     })
 }
 
+/// All of a file, or a no when there is more than may be read whole.
+pub(super) fn whole(reading: &Reading, terms: &Terms) -> Result<Vec<u8>, Failure> {
+    let limit = terms.max_file_bytes();
+    let size = reading.meta.size;
+    let too_large = |size: &str| {
+        Failure::new(
+            Reason::TooLarge,
+            format!("The file has {size} bytes; {limit} are the most that is read whole."),
+        )
+        .hint("Read a window of it: an offset and a length, or lines.")
+    };
+    if size > limit {
+        return Err(too_large(&size.to_string()));
+    }
+    // One more than it claims to have, so that growth is seen.
+    let mut bytes = Vec::new();
+    let one_more = size.saturating_add(1);
+    fill(&reading.handle, 0, one_more, Some(size), &mut bytes)?;
+    if bytes.len() as u64 > size {
+        // It grew since it was looked at; the caller gets all of it or a no.
+        let most = limit.saturating_add(1);
+        fill(&reading.handle, 0, most, None, &mut bytes)?;
+        if bytes.len() as u64 > limit {
+            return Err(too_large("too many"));
+        }
+    }
+    Ok(bytes)
+}
+
+fn part(reading: &Reading, terms: &Terms, offset: u64, max: usize) -> Result<Vec<u8>, Failure> {
+    let wanted = u64::try_from(max)
+        .unwrap_or(u64::MAX)
+        .min(terms.max_file_bytes());
+    let mut bytes = Vec::new();
+    let size = Some(reading.meta.size);
+    fill(&reading.handle, offset, wanted, size, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Appends to `bytes` until it holds `wanted` or the file ends; what `bytes`
-/// holds already counts as read from `start`.
-fn fill(handle: impl AsFd, start: u64, wanted: usize, bytes: &mut Vec<u8>) -> Result<(), Errno> {
-    /// What one read asks for at most: keeps memory at what is really there.
+/// holds already counts as read from `start`. A short read is the end of a file
+/// where its `size` says so, and nowhere else.
+fn fill(
+    handle: impl AsFd,
+    start: u64,
+    wanted: u64,
+    size: Option<u64>,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    /// What one read asks for where nobody knows how much there is.
     const STEP: usize = 1024 * 1024;
+    let wanted = usize::try_from(wanted).map_err(|_| Reason::TooLarge)?;
     while bytes.len() < wanted {
-        let room = (wanted - bytes.len()).min(STEP);
-        bytes.reserve(room);
         let at = start.saturating_add(bytes.len() as u64);
-        let before = bytes.len();
-        let got = retry_on_intr(|| {
-            let spare = rustix::buffer::spare_capacity(bytes);
-            pread(&handle, spare, at)
-        })?;
-        // For a regular file a short read is the end.
-        if got == 0 || bytes.len() - before < room {
+        // Behind the last byte any file can have there is nothing, and no kernel
+        // takes the question.
+        if i64::try_from(at).is_err() {
+            break;
+        }
+        let room = match size.map(|size| usize::try_from(size.saturating_sub(at))) {
+            Some(Ok(left)) if left > 0 => left.saturating_add(1),
+            Some(_) | None => STEP,
+        };
+        bytes.reserve_exact(room.min(wanted - bytes.len()));
+        let asked = bytes.capacity() - bytes.len();
+        let got = retry_on_intr(|| pread(&handle, rustix::buffer::spare_capacity(bytes), at))
+            .map_err(failure)?;
+        let ends = size.is_some_and(|size| at.saturating_add(got as u64) >= size);
+        if got == 0 || (got < asked && ends) {
             break;
         }
     }

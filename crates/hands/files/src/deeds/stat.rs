@@ -1,15 +1,18 @@
 //! Looking at one entry's metadata.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use portcullis_gate::{Deed, Permit, RootEntry, Settled};
 use portcullis_policy::{Containment, Terms};
-use portcullis_proto::{Facts, Failure, RelPath, Verb};
+use portcullis_proto::{Entity, Facts, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
 
 use super::{Key, facts_of};
+use crate::errno::hinted;
 use crate::meta::Meta;
 use crate::root::Root;
+use crate::sys;
 
 /// An entry, pinned without opening it, about to be looked at.
 #[derive(Debug)]
@@ -29,6 +32,15 @@ impl Looking {
     ) -> Result<Self, Failure> {
         // O_PATH: a pipe is not opened, a device does not act, nothing is read.
         let opened = root.open(path, OFlags::PATH, terms.symlinks())?;
+        // Size and times of a file that is not the root's own tell about
+        // somewhere else, as its bytes would.
+        if opened.meta.entity == Entity::File
+            && !opened.meta.admits_links(terms.hardlinks(), || {
+                sys::is_named(opened.handle.as_fd(), &opened.path)
+            })
+        {
+            return Err(hinted(Reason::Hardlink));
+        }
         Ok(Self {
             entry: Arc::clone(entry),
             path: opened.path,

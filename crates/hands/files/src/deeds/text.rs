@@ -7,8 +7,8 @@ use portcullis_gate::{Live, Permit, Settled};
 use portcullis_policy::Containment;
 use portcullis_proto::{Failure, RelPath};
 
-use super::read::Reading;
-use super::{ByteWindow, Key, read_bytes};
+use super::Key;
+use super::read::{Reading, whole};
 use crate::meta::Meta;
 use crate::text::{
     Charset, EncodingChoice, Growth, JsonLimits, OnMalformed, PROBE_BYTES_MCP, PageRequest, ReadAt,
@@ -141,8 +141,11 @@ pub(crate) fn read_text(
     })
 }
 
-/// Reads a whole file as JSON.
+/// Reads a whole file as JSON. What is no JSON is a failure in the audit too.
 pub(crate) fn read_json(permit: Permit<Reading>) -> Result<serde_json::Value, Failure> {
-    read_bytes(permit, ByteWindow::Whole)
-        .and_then(|page| parse_json(&page.bytes, JsonLimits::default()))
+    permit.spend(Key::turn(), |reading, terms, _| {
+        let bytes = whole(&reading, terms)?;
+        let value = parse_json(&bytes, JsonLimits::default())?;
+        Ok((value, Settled::bytes(bytes.len() as u64)))
+    })
 }

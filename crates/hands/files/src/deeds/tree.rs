@@ -1,11 +1,11 @@
 //! A shallow tree: breadth first, so that the top is covered before the depth,
 //! and each child under its own parent.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use portcullis_gate::{Deed, Permit, RootEntry, Settled};
-use portcullis_policy::{Containment, PatternSet, Terms};
+use portcullis_gate::{Deed, Live, Permit, RootEntry, Settled};
+use portcullis_policy::{Containment, PatternSet, Symlinks, Terms};
 use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
 
@@ -20,6 +20,8 @@ use crate::root::Root;
 pub struct Treeing {
     entry: Arc<RootEntry>,
     root: Arc<Root>,
+    /// The very directory that was judged; taken when it is read.
+    handle: OwnedFd,
     path: RelPath,
     meta: Meta,
 }
@@ -31,11 +33,12 @@ impl Treeing {
         path: &RelPath,
         terms: &Terms,
     ) -> Result<Self, Failure> {
-        let opened = root.open(path, OFlags::PATH | OFlags::DIRECTORY, terms.symlinks())?;
+        let opened = root.open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())?;
         opened.meta.admit_private(entry.policy())?;
         Ok(Self {
             entry: Arc::clone(entry),
             root: Arc::clone(root),
+            handle: opened.handle,
             path: opened.path,
             meta: opened.meta,
         })
@@ -103,11 +106,28 @@ struct Growing {
     cut: bool,
 }
 
+/// How many patterns a tree can leave out, and the longest of them.
+const MAX_EXCLUDES: usize = 128;
+const MAX_PATTERN: usize = 1024;
+/// After how many names to look whether the deed may go on.
+const LOOK_EVERY: u64 = 4096;
+
+fn excluded(request: &TreeRequest) -> Result<PatternSet, Failure> {
+    let long = |pattern: &String| pattern.len() > MAX_PATTERN;
+    if request.exclude.len() > MAX_EXCLUDES || request.exclude.iter().any(long) {
+        return Err(Failure::new(
+            Reason::BadGlob,
+            "There are more than 128 patterns, or one is longer than 1,024 bytes.",
+        ));
+    }
+    PatternSet::compile(&request.exclude)
+        .map_err(|bad| Failure::new(Reason::BadGlob, bad.to_string()))
+}
+
 /// Shows the tree.
 pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tree, Failure> {
     permit.spend(Key::turn(), |treeing, terms, live| {
-        let exclude = PatternSet::compile(&request.exclude)
-            .map_err(|bad| Failure::new(Reason::BadGlob, bad.to_string()))?;
+        let exclude = excluded(request)?;
         let deadline = live.monotonic_us().saturating_add(request.patience_us);
         let mut counts = Counts::default();
         let mut nodes: Vec<Growing> = Vec::new();
@@ -142,8 +162,19 @@ pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tre
             };
             if depth < request.max_depth {
                 let room = request.max_entries.saturating_sub(nodes.len());
-                match children(&treeing, terms, &path, request, &exclude, &mut counts) {
-                    Some(mut names) => {
+                let found = children(
+                    &treeing,
+                    terms,
+                    next.map(|_| &path),
+                    &Wanted {
+                        request,
+                        exclude: &exclude,
+                        live,
+                    },
+                    &mut counts,
+                );
+                match found {
+                    Ok(Some(mut names)) => {
                         let cut = names.len() > room;
                         names.truncate(room);
                         if cut {
@@ -151,13 +182,20 @@ pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tre
                             mark_cut(&mut nodes, next);
                         }
                         nodes.extend(names.into_iter().map(|name| Growing {
-                            name,
                             parent: next,
                             depth: depth + 1,
-                            cut: false,
+                            // What no path can ask for cannot be entered either.
+                            cut: name.entity == Entity::Directory && name.path.is_none(),
+                            name,
                         }));
                     }
-                    None => complete = false,
+                    Ok(None) => complete = false,
+                    Err(failure) if next.is_none() => return Err(failure),
+                    Err(failure) => {
+                        // Passed over; what ends the deed itself ends the tree.
+                        live.still()?;
+                        complete &= failure.reason() == Reason::NotFound;
+                    }
                 }
             } else {
                 mark_cut(&mut nodes, next);
@@ -182,38 +220,60 @@ fn mark_cut(nodes: &mut [Growing], at: Option<usize>) {
     }
 }
 
-/// The names in one directory, directories first; `None` when it cannot be
-/// read or was moved away meanwhile.
+/// What is wanted of every directory of a tree.
+struct Wanted<'a> {
+    request: &'a TreeRequest,
+    exclude: &'a PatternSet,
+    live: &'a Live<'a>,
+}
+
+/// The names in one directory, directories first; `None` when it was moved away
+/// meanwhile. Without `below` it is the top itself, by the handle that was
+/// judged; anything further down stands where it was found, and no link is
+/// followed to it.
 fn children(
     treeing: &Treeing,
     terms: &Terms,
-    path: &RelPath,
-    request: &TreeRequest,
-    exclude: &PatternSet,
+    below: Option<&RelPath>,
+    wanted: &Wanted<'_>,
     counts: &mut Counts,
-) -> Option<Vec<Name>> {
+) -> Result<Option<Vec<Name>>, Failure> {
     let root = &treeing.root;
-    let opened = root
-        .open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())
-        .ok()?;
+    let request = wanted.request;
+    let opened;
+    let (handle, path, meta) = match below {
+        None => (treeing.handle.as_fd(), &treeing.path, &treeing.meta),
+        Some(path) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            opened = root.open(path, flags, Symlinks::Reject)?;
+            opened.meta.admit_private(treeing.entry.policy())?;
+            (opened.handle.as_fd(), path, &opened.meta)
+        }
+    };
     let hiding = if request.include_ignored {
         Hiding::nothing()
     } else {
-        Hiding::at(root, path, terms.symlinks())
+        Hiding::at(root, path, terms)
     };
     let order = |a: &Name, b: &Name| {
-        (a.entity != Entity::Directory, &a.name).cmp(&(b.entity != Entity::Directory, &b.name))
+        let key = |name: &Name| name.entity != Entity::Directory;
+        key(a).cmp(&key(b)).then_with(|| a.bytes().cmp(b.bytes()))
     };
     // Room for one more than may be shown, so that a cut is seen; the rest of
     // a wide directory is looked at and let go.
     let keep = request.max_entries.saturating_add(1);
     let mut names: Vec<Name> = Vec::new();
-    each_name(opened.handle.as_fd(), path, |name| {
-        if !admitted(terms, &name, counts) {
+    let mut seen = 0u64;
+    each_name(handle, path, |name| {
+        seen += 1;
+        if seen.is_multiple_of(LOOK_EVERY) {
+            wanted.live.still()?;
+        }
+        if !admitted(terms, path, &name, counts) {
             return Ok(());
         }
         if let Some(at) = &name.path
-            && (hiding.hides(at, name.entity) || exclude.covers(at))
+            && (hiding.hides(at, name.entity) || wanted.exclude.covers(at))
         {
             counts.ignored += 1;
             return Ok(());
@@ -224,15 +284,14 @@ fn children(
             names.truncate(keep);
         }
         Ok(())
-    })
-    .ok()?;
-    if !root.is_still(path, terms.symlinks(), &opened.meta) {
+    })?;
+    if !root.is_still(path, meta) {
         counts.moved += 1;
-        return None;
+        return Ok(None);
     }
     names.sort_unstable_by(order);
     names.truncate(keep);
-    Some(names)
+    Ok(Some(names))
 }
 
 /// Puts every node under its parent. Children stand behind their parents in the

@@ -8,8 +8,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use portcullis_gate::Live;
-use portcullis_policy::Terms;
-use portcullis_proto::{Counts, Entity, Failure, RelPath};
+use portcullis_policy::{RootPolicy, Terms};
+use portcullis_proto::{Counts, Entity, Failure, Reason, RelPath};
 use rustix::fs::{OFlags, fstat};
 
 use super::admitted;
@@ -23,6 +23,8 @@ use crate::root::Root;
 const MAX_DEPTH: usize = 128;
 /// How many names of one directory are held and sorted at a time.
 const CHUNK: usize = 65_536;
+/// After how many names to look whether the walk may go on.
+const LOOK_EVERY: u64 = 4096;
 
 /// Whether the walk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +37,14 @@ pub(super) enum Go {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Complete,
-    /// The visitor had enough, or the depth was reached.
+    /// The visitor had enough, the depth or the deadline was reached, or a
+    /// directory could not be entered.
     Stopped,
-    Deadline,
 }
 
 pub(super) struct Walk<'a> {
     pub(super) root: &'a Root,
+    pub(super) policy: &'a RootPolicy,
     pub(super) terms: &'a Terms,
     pub(super) live: &'a Live<'a>,
     /// Monotonic microseconds at which to stop with what there is.
@@ -72,7 +75,7 @@ impl Walk<'_> {
         let hiding = if self.include_ignored {
             Hiding::nothing()
         } else {
-            Hiding::at(self.root, &path, self.terms.symlinks())
+            Hiding::at(self.root, &path, self.terms)
         };
         let Some(first) = self.read(top, path, hiding, &mut visit)? else {
             return Ok(Ended::Stopped);
@@ -85,39 +88,57 @@ impl Walk<'_> {
                 continue;
             };
             self.live.still()?;
-            if self.live.monotonic_us() >= self.deadline_us {
-                return Ok(Ended::Deadline);
+            if self.is_late() {
+                return Ok(Ended::Stopped);
             }
             if stack.len() >= MAX_DEPTH {
                 ended = Ended::Stopped;
                 continue;
             }
             let Some(frame) = stack.last() else { break };
-            let Some((handle, path, hiding)) = self.enter(frame, &name) else {
-                continue;
-            };
-            match self.read(handle, path, hiding, &mut visit)? {
-                Some(next) => stack.push(next),
-                None => return Ok(Ended::Stopped),
+            let entered = self
+                .enter(frame, &name)
+                .and_then(|(handle, path, hiding)| self.read(handle, path, hiding, &mut visit));
+            match entered {
+                Ok(Some(next)) => stack.push(next),
+                Ok(None) => return Ok(Ended::Stopped),
+                Err(failure) => {
+                    // A directory that cannot be read (gone, a mount, closed to
+                    // us) is passed over, and the reply is not complete. What
+                    // ends the deed itself ends the walk.
+                    self.live.still()?;
+                    if failure.reason() != Reason::NotFound {
+                        ended = Ended::Stopped;
+                    }
+                }
             }
         }
         Ok(ended)
     }
 
-    /// Opens a subdirectory. One that cannot be entered (gone, a mount, closed
-    /// to us) is passed over: its name was shown, its content is not.
-    fn enter(&self, frame: &Frame, name: &str) -> Option<(OwnedFd, RelPath, Hiding)> {
-        let path = frame.path.join(name).ok()?;
+    fn is_late(&self) -> bool {
+        self.live.monotonic_us() >= self.deadline_us
+    }
+
+    /// Opens a subdirectory; a private root wants it closed to others, as it
+    /// would if it were asked for by name.
+    fn enter(&self, frame: &Frame, name: &str) -> Result<(OwnedFd, RelPath, Hiding), Failure> {
+        let path = frame.path.join(name)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle = self
             .root
-            .open_child(frame.handle.as_fd(), &frame.path, name, flags)
-            .ok()?;
-        let hiding = frame.hiding.below(self.root, handle.as_fd(), &path);
-        Some((handle, path, hiding))
+            .open_child(frame.handle.as_fd(), &frame.path, name, flags)?;
+        if self.policy.private {
+            Meta::of_stat(&fstat(&handle).map_err(failure)?).admit_private(self.policy)?;
+        }
+        let hiding = frame
+            .hiding
+            .below(self.root, handle.as_fd(), &path, self.terms);
+        Ok((handle, path, hiding))
     }
 
-    /// Reads one directory, hands its entries on, and remembers what to enter.
+    /// Reads one directory, hands its entries on, and remembers what to enter;
+    /// `None` when the walk is to stop.
     fn read(
         &mut self,
         handle: OwnedFd,
@@ -129,31 +150,39 @@ impl Walk<'_> {
         let mut below = Vec::new();
         let mut chunk: Vec<Name> = Vec::new();
         let mut stopped = false;
+        let mut moved = 0;
+        let mut seen = 0u64;
         let (terms, root) = (self.terms, self.root);
-        let counts = &mut self.counts;
-        let mut hand_on = |chunk: &mut Vec<Name>, below: &mut Vec<String>, moved: &mut u64| {
-            if !root.is_still(&path, terms.symlinks(), &meta) {
-                *moved = 1;
+        let mut counts = self.counts;
+        let mut hand_on = |chunk: &mut Vec<Name>| {
+            if !root.is_still(&path, &meta) {
+                moved = 1;
                 chunk.clear();
                 below.clear();
-                return;
+                return Go::On;
             }
-            chunk.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            chunk.sort_unstable_by(|a, b| a.bytes().cmp(b.bytes()));
             for name in chunk.drain(..) {
                 if name.entity == Entity::Directory && name.path.is_some() {
                     below.push(name.name.clone());
                 }
                 if visit(name) == Go::Stop {
-                    stopped = true;
-                    return;
+                    return Go::Stop;
                 }
             }
+            Go::On
         };
-        let mut moved = 0;
-        let mut seen = 0u64;
-        each_name(handle.as_fd(), &path, |name| {
+        let read = each_name(handle.as_fd(), &path, |name| {
             seen += 1;
-            if !admitted(terms, &name, counts) {
+            if seen.is_multiple_of(LOOK_EVERY) {
+                self.live.still()?;
+                stopped |= self.is_late();
+            }
+            if stopped {
+                // Not a failure: the way out of the loop.
+                return Err(Reason::Deadline.into());
+            }
+            if !admitted(terms, &path, &name, &mut counts) {
                 return Ok(());
             }
             if name
@@ -166,19 +195,21 @@ impl Walk<'_> {
             }
             chunk.push(name);
             if chunk.len() >= CHUNK {
-                hand_on(&mut chunk, &mut below, &mut moved);
+                stopped = hand_on(&mut chunk) == Go::Stop;
             }
             Ok(())
-        })?;
+        });
         if !chunk.is_empty() {
-            hand_on(&mut chunk, &mut below, &mut moved);
+            stopped |= hand_on(&mut chunk) == Go::Stop;
         }
-        self.counts.moved += moved;
+        counts.moved += moved;
+        self.counts = counts;
         self.seen += seen;
         self.live.progress(self.seen);
         if stopped {
             return Ok(None);
         }
+        read?;
         below.sort_unstable_by(|a, b| b.cmp(a));
         Ok(Some(Frame {
             handle,

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::files::{self, HEADS, create_append, open_append, segment_name, write_all};
 use super::head::{Last, sign_head, write_head};
+use super::json::{hex_hash, key};
 use super::key::Key;
 use super::line::Line;
 use crate::private_dir::{PrivateDir, os_failure};
@@ -90,12 +91,12 @@ impl Chain {
         };
         let mut line = Line::new();
         let mut json = line.rest(usize::MAX);
-        json.word("line", "start");
-        json.word("chain", &chain.id);
-        json.time("timestamp", now_ms);
-        json.word("version", env!("CARGO_PKG_VERSION"));
-        json.number("pid", std::process::id().into());
-        json.hex("key", chain.key.public().as_bytes());
+        json.word(key!("line"), "start");
+        json.word(key!("chain"), &chain.id);
+        json.time(key!("timestamp"), now_ms);
+        json.word(key!("version"), env!("CARGO_PKG_VERSION"));
+        json.number(key!("pid"), std::process::id().into());
+        json.hex(key!("key"), chain.key.public().as_bytes());
         json.no_comma();
         json.raw("}\n");
         chain.put(&mut line, now_ms).map_err(|down| {
@@ -136,7 +137,7 @@ impl Chain {
     }
 
     /// The files whose bytes may not be on the disk yet.
-    pub(crate) fn to_sync(&mut self) -> Vec<Arc<OwnedFd>> {
+    pub(crate) fn take_unsynced(&mut self) -> Vec<Arc<OwnedFd>> {
         self.unsynced = false;
         let mut files = std::mem::take(&mut self.full);
         files.push(Arc::clone(&self.segment));
@@ -153,7 +154,7 @@ impl Chain {
     /// Signs off and lets go of the lock.
     pub(crate) fn close(&mut self, now_ms: u64) {
         if self.state == State::Up {
-            for file in self.to_sync() {
+            for file in self.take_unsynced() {
                 if let Err(errno) = rustix::fs::fdatasync(&*file) {
                     self.fail(errno);
                 }
@@ -196,10 +197,10 @@ impl Chain {
         self.len = 0;
         let mut line = Line::new();
         let mut json = line.rest(usize::MAX);
-        json.word("line", "segment");
-        json.word("chain", &self.id);
-        json.time("timestamp", now_ms);
-        json.number("segment", self.number.into());
+        json.word(key!("line"), "segment");
+        json.word(key!("chain"), &self.id);
+        json.time(key!("timestamp"), now_ms);
+        json.number(key!("segment"), self.number.into());
         json.no_comma();
         json.raw("}\n");
         self.write(&mut line)
@@ -208,14 +209,7 @@ impl Chain {
 
 /// The hash of a line, its newline included, as hex.
 pub(crate) fn hash(raw: &[u8]) -> [u8; 64] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digest: [u8; 32] = Sha256::digest(raw).into();
-    let mut text = [0; 64];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(digest) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    text
+    hex_hash(&Sha256::digest(raw).into())
 }
 
 fn down(state: &mut State, errno: Errno) -> LedgerDown {

@@ -9,7 +9,7 @@
 use portcullis_proto::{Event, Outcome, Phase, Principal, Resource, Subject, Verb};
 use sha2::{Digest as _, Sha256};
 
-use super::json::Json;
+use super::json::{Json, key};
 use super::line::{Line, MAX_REST};
 
 /// How many resources, or hooks, a line lists at most.
@@ -30,46 +30,46 @@ pub(crate) fn write_event(line: &mut Line, event: &Event<'_>) {
 
 fn write_within(line: &mut Line, event: &Event<'_>, string: usize, list: usize) {
     let mut json = line.rest(string);
-    json.time("timestamp", event.at);
-    json.word("phase", phase(event.phase));
-    json.text("requestId", event.request_id.as_str());
-    json.text("route", event.route);
+    json.time(key!("timestamp"), event.at);
+    json.word(key!("phase"), phase(event.phase));
+    json.text(key!("requestId"), event.request_id.as_str());
+    json.text(key!("route"), event.route);
     write_subject(&mut json, event.subject);
-    json.word("operation", event.facts.verb.as_str());
+    json.word(key!("operation"), event.facts.verb.as_str());
     let resources = event.facts.resources.as_slice();
     if let Some(first) = resources.first() {
         write_first(&mut json, first);
         write_others(&mut json, event.facts.verb, first, resources, list);
     }
     if let Some(shown) = &event.facts.shown {
-        json.hex("shown", &shown.0);
+        json.hex(key!("shown"), &shown.0);
     }
     if let Some(alleged) = event.alleged {
-        json.text("alleged", alleged);
+        json.text(key!("alleged"), alleged);
     }
-    json.word("outcome", outcome(event.outcome));
-    json.text("policySource", event.policy_source);
+    json.word(key!("outcome"), outcome(event.outcome));
+    json.text(key!("policySource"), event.policy_source);
     write_hooks(&mut json, event.wrapper_ids, list);
     if let Some(kind) = event.kind {
-        json.word("kind", kind.as_str());
+        json.word(key!("kind"), kind.as_str());
     }
     if let Some(reason) = event.reason {
-        json.word("reason", reason.as_str());
+        json.word(key!("reason"), reason.as_str());
     }
     if let Some(question) = event.question {
-        json.text("question", question.as_str());
+        json.text(key!("question"), question.as_str());
     }
     if let Some(answered_by) = event.answered_by {
-        json.text("answeredBy", answered_by);
+        json.text(key!("answeredBy"), answered_by);
     }
     if let Some(bytes) = event.bytes {
-        json.number("bytes", bytes);
+        json.number(key!("bytes"), bytes);
     }
     if let Some(hash) = &event.hash {
-        json.hex("hash", &hash.0);
+        json.hex(key!("hash"), &hash.0);
     }
     write_counts(&mut json, event);
-    json.millis("durationMs", event.duration_us);
+    json.millis(key!("durationMs"), event.duration_us);
     let cut = json.clipped() || list < MAX_LISTED;
     if cut {
         json.raw("\"clipped\":true,");
@@ -79,51 +79,51 @@ fn write_within(line: &mut Line, event: &Event<'_>, string: usize, list: usize) 
 }
 
 fn write_subject(json: &mut Json<'_>, subject: &Subject) {
-    json.name("subject");
+    json.raw(key!("subject"));
     json.raw("{");
     match &subject.principal {
         Principal::Core { id } => who(json, "core", id),
         Principal::User { id } => who(json, "user", id),
         Principal::Token { user, id } => {
             who(json, "token", id);
-            json.text("user", user);
+            json.text(key!("user"), user);
         }
         Principal::Extension { id } => who(json, "extension", id),
         Principal::Automation { id } => who(json, "automation", id),
     }
     if let Some(conversation) = &subject.conversation_id {
-        json.text("conversationId", conversation.as_str());
+        json.text(key!("conversationId"), conversation.as_str());
     }
     if let Some(run) = &subject.run_id {
-        json.text("runId", run.as_str());
+        json.text(key!("runId"), run.as_str());
     }
     json.no_comma();
     json.raw("},");
 }
 
 fn who(json: &mut Json<'_>, kind: &str, id: &str) {
-    json.word("type", kind);
-    json.text("id", id);
+    json.word(key!("type"), kind);
+    json.text(key!("id"), id);
 }
 
-fn write_root(json: &mut Json<'_>, name: &str, resource: &Resource) {
-    json.name(name);
+fn write_root(json: &mut Json<'_>, key: &str, resource: &Resource) {
+    json.raw(key);
     json.raw("{");
-    json.word("kind", resource.kind.as_str());
-    json.word("id", resource.root.as_str());
+    json.word(key!("kind"), resource.kind.as_str());
+    json.word(key!("id"), resource.root.as_str());
     json.no_comma();
     json.raw("},");
 }
 
 fn write_first(json: &mut Json<'_>, first: &Resource) {
-    json.word("intent", first.access.as_str());
-    write_root(json, "root", first);
-    json.text("relativePath", first.path.shown());
+    json.word(key!("intent"), first.access.as_str());
+    write_root(json, key!("root"), first);
+    json.text(key!("relativePath"), first.path.shown());
     if let Some(identity) = &first.identity {
-        json.name("identity");
+        json.raw(key!("identity"));
         json.raw("{");
-        json.number("dev", identity.dev);
-        json.number("ino", identity.ino);
+        json.number(key!("dev"), identity.dev);
+        json.number(key!("ino"), identity.ino);
         json.no_comma();
         json.raw("},");
     }
@@ -140,30 +140,30 @@ fn write_others(
     let mut told = 1;
     if let (Verb::Move, Some(destination)) = (verb, resources.get(1)) {
         told = 2;
-        json.text("destinationPath", destination.path.shown());
+        json.text(key!("destinationPath"), destination.path.shown());
         if destination.root != first.root {
-            write_root(json, "destinationRoot", destination);
+            write_root(json, key!("destinationRoot"), destination);
         }
     }
     if resources.len() <= told && list == MAX_LISTED {
         return;
     }
-    json.name("resources");
+    json.raw(key!("resources"));
     json.raw("{");
-    json.number("count", resources.len() as u64);
-    json.hex("digest", &digest(resources));
-    json.name("first");
+    json.number(key!("count"), resources.len() as u64);
+    json.hex(key!("digest"), &digest(resources));
+    json.raw(key!("first"));
     json.raw("[");
     // What is told above need not be told again.
     let listed = if resources.len() <= told { 0 } else { list };
     for resource in resources.iter().take(listed) {
         json.raw("{");
-        json.word("root", resource.root.as_str());
-        json.text("path", resource.path.shown());
-        json.word("access", resource.access.as_str());
+        json.word(key!("root"), resource.root.as_str());
+        json.text(key!("path"), resource.path.shown());
+        json.word(key!("access"), resource.access.as_str());
         if let Some(identity) = &resource.identity {
-            json.number("dev", identity.dev);
-            json.number("ino", identity.ino);
+            json.number(key!("dev"), identity.dev);
+            json.number(key!("ino"), identity.ino);
         }
         json.no_comma();
         json.raw("},");
@@ -193,7 +193,7 @@ fn write_hooks(json: &mut Json<'_>, ids: &[String], list: usize) {
     if ids.is_empty() {
         return;
     }
-    json.name("wrapperIds");
+    json.raw(key!("wrapperIds"));
     json.raw("[");
     for id in ids.iter().take(list) {
         json.string(id);
@@ -202,23 +202,23 @@ fn write_hooks(json: &mut Json<'_>, ids: &[String], list: usize) {
     json.no_comma();
     json.raw("],");
     if ids.len() > list {
-        json.number("wrapperCount", ids.len() as u64);
+        json.number(key!("wrapperCount"), ids.len() as u64);
     }
 }
 
 fn write_counts(json: &mut Json<'_>, event: &Event<'_>) {
     let Some(counts) = event.counts else { return };
-    json.name("counts");
+    json.raw(key!("counts"));
     json.raw("{");
-    for (name, count) in [
-        ("entries", counts.entries),
-        ("denied", counts.denied),
-        ("secret", counts.secret),
-        ("ignored", counts.ignored),
-        ("moved", counts.moved),
+    for (key, count) in [
+        (key!("entries"), counts.entries),
+        (key!("denied"), counts.denied),
+        (key!("secret"), counts.secret),
+        (key!("ignored"), counts.ignored),
+        (key!("moved"), counts.moved),
     ] {
         if count != 0 {
-            json.number(name, count);
+            json.number(key, count);
         }
     }
     json.no_comma();

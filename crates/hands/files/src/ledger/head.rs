@@ -8,8 +8,8 @@
 
 use ed25519_dalek::VerifyingKey;
 
-use super::json::{hex, unhex};
-use super::key::{self, Key};
+use super::json::{hex, key, unhex};
+use super::key::{Key, signed};
 use super::line::{Front, Line};
 
 const BEFORE_CHAIN: &[u8] = b"\"line\":\"head\",\"chain\":\"";
@@ -29,11 +29,11 @@ pub(crate) enum Last {
 /// Writes a head, all but its signature.
 pub(crate) fn write_head(line: &mut Line, chain: &str, segment: u32, at_ms: u64, last: Last) {
     let mut json = line.rest(usize::MAX);
-    json.word("line", "head");
-    json.word("chain", chain);
-    json.time("timestamp", at_ms);
-    json.number("segment", segment.into());
-    json.name("closed");
+    json.word(key!("line"), "head");
+    json.word(key!("chain"), chain);
+    json.time(key!("timestamp"), at_ms);
+    json.number(key!("segment"), segment.into());
+    json.raw(key!("closed"));
     json.raw(match last {
         Last::No => "false",
         Last::Yes => "true",
@@ -85,6 +85,6 @@ impl<'a> Head<'a> {
             let (before, sig) = before.split_at_checked(before.len().checked_sub(SIG_HEX)?)?;
             Some((before.strip_suffix(BEFORE_SIG)?, unhex::<64>(sig)?))
         };
-        parts().is_some_and(|(signed, signature)| key::signed(key, signed, &signature))
+        parts().is_some_and(|(text, signature)| signed(key, text, &signature))
     }
 }

@@ -126,7 +126,7 @@ pub(crate) fn spawn(
 fn keep(shared: &Shared, clock: &dyn Clock, period: Duration) {
     while let Some(mut inner) = shared.wait(period) {
         // The disk is waited for without the lock: writers go on.
-        let files = inner.to_sync();
+        let files = inner.take_unsynced();
         drop(inner);
         let synced = files
             .iter()

@@ -5,6 +5,15 @@
 //! show something other than what it says (controls, text-direction overrides)
 //! are always escaped: a line can be printed on a terminal as it is.
 
+/// The name of a member, quoted, with its colon: a literal, so that it is copied
+/// at once.
+macro_rules! key {
+    ($name:literal) => {
+        concat!("\"", $name, "\":")
+    };
+}
+pub(crate) use key;
+
 /// A JSON object under construction.
 #[derive(Debug)]
 pub(crate) struct Json<'a> {
@@ -29,69 +38,66 @@ impl<'a> Json<'a> {
     }
 
     /// Bytes that are JSON already.
+    #[inline]
     pub(crate) fn raw(&mut self, json: &str) {
         self.out.extend_from_slice(json.as_bytes());
     }
 
     /// `"name":"value",`
-    pub(crate) fn text(&mut self, name: &str, value: &str) {
-        self.name(name);
+    #[inline]
+    pub(crate) fn text(&mut self, key: &str, value: &str) {
+        self.raw(key);
         self.string(value);
         self.out.push(b',');
     }
 
     /// `"name":"word",`, for a word of ours that needs no escape.
-    pub(crate) fn word(&mut self, name: &str, word: &str) {
-        self.name(name);
+    #[inline]
+    pub(crate) fn word(&mut self, key: &str, word: &str) {
+        self.raw(key);
         self.out.push(b'"');
         self.raw(word);
         self.raw("\",");
     }
 
     /// `"name":123,`
-    pub(crate) fn number(&mut self, name: &str, value: u64) {
-        self.name(name);
+    #[inline]
+    pub(crate) fn number(&mut self, key: &str, value: u64) {
+        self.raw(key);
         decimal(self.out, value);
         self.out.push(b',');
     }
 
     /// `"name":"hex",`
-    pub(crate) fn hex(&mut self, name: &str, bytes: &[u8]) {
-        self.name(name);
+    pub(crate) fn hex(&mut self, key: &str, bytes: &[u8]) {
+        self.raw(key);
         self.out.push(b'"');
         hex(self.out, bytes);
         self.raw("\",");
     }
 
     /// `"name":0.412,`: microseconds as the milliseconds other tools expect.
-    pub(crate) fn millis(&mut self, name: &str, micros: u64) {
-        self.name(name);
+    pub(crate) fn millis(&mut self, key: &str, micros: u64) {
+        self.raw(key);
         decimal(self.out, micros / 1000);
-        self.out.push(b'.');
-        padded(self.out, micros % 1000, 3);
-        self.out.push(b',');
+        let part = micros % 1000;
+        let digits = [b'.', digit(part / 100), digit(part / 10), digit(part), b','];
+        self.out.extend_from_slice(&digits);
     }
 
     /// `"name":"2026-11-15T21:41:07.123Z",`
-    pub(crate) fn time(&mut self, name: &str, at_ms: u64) {
-        self.name(name);
+    pub(crate) fn time(&mut self, key: &str, at_ms: u64) {
+        self.raw(key);
         self.out.push(b'"');
         timestamp(self.out, at_ms);
         self.raw("\",");
-    }
-
-    /// `"name":`
-    pub(crate) fn name(&mut self, name: &str) {
-        self.out.push(b'"');
-        self.raw(name);
-        self.raw("\":");
     }
 
     /// `"value"`, clipped in its middle when it is too long: both the way to a
     /// file and its name stay readable.
     pub(crate) fn string(&mut self, value: &str) {
         self.out.push(b'"');
-        if value.len() <= self.limit && value.bytes().all(is_plain) {
+        if value.len() <= self.limit && all_plain(value) {
             self.raw(value);
         } else if value.chars().map(escaped_len).sum::<usize>() <= self.limit {
             value.chars().for_each(|c| escape(self.out, c));
@@ -109,6 +115,7 @@ impl<'a> Json<'a> {
     }
 
     /// Takes back the comma after the last member or element, if there is one.
+    #[inline]
     pub(crate) fn no_comma(&mut self) {
         if self.out.last() == Some(&b',') {
             self.out.pop();
@@ -127,8 +134,24 @@ fn fitting(chars: impl Iterator<Item = char>, room: usize) -> usize {
         .count()
 }
 
-const fn is_plain(byte: u8) -> bool {
-    matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\'
+/// The bytes that stand for themselves in a JSON string of ours.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte <= b'~' {
+        plain[byte as usize] = byte != b'"' && byte != b'\\';
+        byte += 1;
+    }
+    plain
+};
+
+/// Whether no character needs an escape. Looks at all bytes instead of stopping
+/// at the first that does: nearly always there is none.
+#[inline]
+fn all_plain(value: &str) -> bool {
+    value
+        .bytes()
+        .fold(true, |plain, byte| plain & PLAIN[usize::from(byte)])
 }
 
 /// Controls, and what changes the direction or place of the text around it.
@@ -166,24 +189,22 @@ pub(crate) fn decimal(out: &mut Vec<u8>, value: u64) {
 }
 
 /// The decimal digits of `value`, right-aligned, and where they begin.
+#[inline]
 pub(crate) fn digits(mut value: u64) -> ([u8; 20], usize) {
     let mut digits = [b'0'; 20];
     let mut from = digits.len();
-    loop {
+    while value >= 100 {
+        from -= 2;
+        (digits[from], digits[from + 1]) = (digit(value / 10), digit(value));
+        value /= 100;
+    }
+    from -= 1;
+    digits[from] = digit(value);
+    if value >= 10 {
         from -= 1;
-        digits[from] = digit(value);
-        value /= 10;
-        if value == 0 {
-            return (digits, from);
-        }
+        digits[from] = digit(value / 10);
     }
-}
-
-/// Appends the last `width` decimal digits of `value`.
-fn padded(out: &mut Vec<u8>, value: u64, width: u32) {
-    for place in (0..width).rev() {
-        out.push(digit(value / 10u64.pow(place)));
-    }
+    (digits, from)
 }
 
 /// The last decimal digit.
@@ -191,13 +212,32 @@ const fn digit(value: u64) -> u8 {
     b'0' + (value % 10).to_le_bytes()[0]
 }
 
+/// The two hex digits of every byte.
+static PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
 /// Appends `bytes` as lower-case hex.
 pub(crate) fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
+        out.extend_from_slice(&PAIRS[usize::from(*byte)]);
     }
+}
+
+/// A hash as lower-case hex.
+pub(crate) fn hex_hash(hash: &[u8; 32]) -> [u8; 64] {
+    let mut text = [0; 64];
+    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
+        *pair = PAIRS[usize::from(*byte)];
+    }
+    text
 }
 
 /// Reads lower-case hex, and nothing else: an upper-case digit would be a
@@ -240,18 +280,22 @@ pub(crate) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
         shifted_month - 9
     };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    for (value, width, after) in [
-        (year, 4, b'-'),
-        (month, 2, b'-'),
-        (day, 2, b'T'),
-        (second / 3600, 2, b':'),
-        (second / 60 % 60, 2, b':'),
-        (second % 60, 2, b'.'),
-        (ms, 3, b'Z'),
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    for (at, value) in [
+        (0, year / 100),
+        (2, year),
+        (5, month),
+        (8, day),
+        (11, second / 3600),
+        (14, second / 60 % 60),
+        (17, second % 60),
+        (20, ms / 10),
     ] {
-        padded(out, value, width);
-        out.push(after);
+        text[at] = digit(value / 10);
+        text[at + 1] = digit(value);
     }
+    text[22] = digit(ms);
+    out.extend_from_slice(&text);
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use portcullis_proto::{Failure, Reason};
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use super::files::{create_append, open_read, read_at, write_all};
@@ -104,7 +104,7 @@ fn check_closed(audit: &PrivateDir, fd: impl AsFd) -> Result<(), Failure> {
     let path = audit.path().join(NAME);
     let stat = rustix::fs::fstat(fd).map_err(|errno| os_failure(errno, &path))?;
     if FileType::from_raw_mode(stat.st_mode).is_file()
-        && stat.st_mode & 0o077 == 0
+        && !Mode::from_raw_mode(stat.st_mode).intersects(Mode::RWXG | Mode::RWXO)
         && stat.st_uid == rustix::process::geteuid().as_raw()
     {
         return Ok(());

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::chain::hash;
 use super::files::{self, AUDIT, chains, open_read, read_at, segment_name, segments, write_all};
+use super::json::key;
 use super::line::{Front, Line, MAX_LINE};
 use super::lines::Lines;
 use crate::private_dir::{PrivateDir, os_failure};
@@ -88,10 +89,10 @@ fn mend(chain: &PrivateDir, now_ms: u64) -> Result<bool, Failure> {
     });
     let mut line = Line::new();
     let mut json = line.rest(usize::MAX);
-    json.word("line", "recovered");
-    json.time("timestamp", now_ms);
-    json.number("length", torn.len() as u64);
-    json.hex("hash", &Sha256::digest(&torn));
+    json.word(key!("line"), "recovered");
+    json.time(key!("timestamp"), now_ms);
+    json.number(key!("length"), torn.len() as u64);
+    json.hex(key!("hash"), &Sha256::digest(&torn));
     json.no_comma();
     json.raw("}\n");
     mending.extend_from_slice(line.seal(end.next, &hash(&end.last)));

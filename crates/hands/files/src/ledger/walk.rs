@@ -115,17 +115,13 @@ impl<'a> Walk<'a> {
 
     pub(crate) fn run(mut self, audit: &PrivateDir) -> Result<Verification, LastIsBad> {
         self.found.chains = 1;
-        let live = match audit.existing(self.chain) {
-            Ok(dir) => {
-                let live = is_live(&dir);
-                self.read(&dir);
-                live
-            }
-            Err(_) => {
-                self.problem(Fault::Unreadable);
-                false
-            }
-        };
+        let mut live = false;
+        if let Ok(dir) = audit.existing(self.chain) {
+            live = is_live(&dir);
+            self.read(&dir);
+        } else {
+            self.problem(Fault::Unreadable);
+        }
         self.finish(live)
     }
 

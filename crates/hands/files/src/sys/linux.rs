@@ -80,20 +80,18 @@ pub(crate) fn open_child<P: Arg + Copy>(
 /// makes the steps one: the result is labelled `best_effort`.
 pub(crate) fn open_walk(
     root: BorrowedFd<'_>,
-    root_mount: u64,
+    is_ours: impl Fn(u64) -> bool,
     path: &RelPath,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     let mut parts = path.components().peekable();
-    let mut at = openat(
-        root,
-        ".",
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
     if parts.peek().is_none() {
-        return openat(&at, ".", always(flags), Mode::empty());
+        return again(|| openat(root, ".", always(flags), Mode::empty()));
     }
+    let mut at = again(|| {
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(root, ".", step, Mode::empty())
+    })?;
     while let Some(name) = parts.next() {
         let last = parts.peek().is_none();
         let step = if last {
@@ -101,20 +99,15 @@ pub(crate) fn open_walk(
         } else {
             OFlags::PATH | OFlags::CLOEXEC
         };
-        let next = openat(&at, name, step | OFlags::NOFOLLOW, Mode::empty())?;
-        let seen = statx(
-            &next,
-            "",
-            AtFlags::EMPTY_PATH,
-            StatxFlags::TYPE | StatxFlags::MNT_ID,
-        )?;
+        let next = again(|| openat(&at, name, step | OFlags::NOFOLLOW, Mode::empty()))?;
+        let seen = handle_meta(next.as_fd())?;
         // O_PATH|O_NOFOLLOW opens a link itself instead of refusing it.
         if crate::meta::entity(rustix::fs::FileType::from_raw_mode(seen.stx_mode.into()))
             == portcullis_proto::Entity::Symlink
         {
             return Err(Errno::LOOP);
         }
-        if seen.stx_mnt_id != root_mount {
+        if !is_ours(mount_of(&seen)) {
             return Err(Errno::XDEV);
         }
         at = next;
@@ -122,14 +115,34 @@ pub(crate) fn open_walk(
     Ok(at)
 }
 
+/// Mount ids that are never given out again, from Linux 6.8 on; the older kind
+/// is reused as soon as something is unmounted.
+const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS
+    .union(StatxFlags::MNT_ID)
+    .union(UNIQUE_MOUNT);
+
+/// Metadata of what a handle holds.
+pub(crate) fn handle_meta(handle: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    statx(handle, "", AtFlags::EMPTY_PATH, WANTED)
+}
+
 /// Metadata of the entry `name` of `parent`, without opening or following it.
 pub(crate) fn child_meta<P: Arg>(parent: BorrowedFd<'_>, name: P) -> Result<Statx, Errno> {
-    statx(
-        parent,
-        name,
-        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
-        StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
-    )
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    statx(parent, name, flags, WANTED)
+}
+
+/// Which mount it is on. A kernel too old to say (before 5.8) tells the device
+/// at least, which changes with every mount but a bind mount.
+pub(crate) fn mount_of(seen: &Statx) -> u64 {
+    let told = StatxFlags::from_bits_retain(seen.stx_mask.into());
+    if told.intersects(StatxFlags::MNT_ID | UNIQUE_MOUNT) {
+        seen.stx_mnt_id
+    } else {
+        rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor)
+    }
 }
 
 /// The path the kernel has for a handle right now, for re-judging where a

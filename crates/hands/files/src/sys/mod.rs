@@ -10,5 +10,6 @@ mod linux;
 pub(crate) mod probe;
 
 pub(crate) use linux::{
-    BENEATH, child_meta, is_named, list_buffer, open_child, open_walk, open_whole, where_is,
+    BENEATH, child_meta, handle_meta, is_named, list_buffer, mount_of, open_child, open_walk,
+    open_whole, where_is,
 };

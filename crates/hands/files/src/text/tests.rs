@@ -356,14 +356,6 @@ fn cursors_of_another_version_or_made_up_are_refused() {
     }
 }
 
-#[test]
-fn bytes_are_bounded_by_what_is_there() {
-    let file = b"0123456789".as_slice();
-    assert_eq!(read_bytes(file, 3, 4).unwrap(), b"3456");
-    assert_eq!(read_bytes(file, 8, usize::MAX).unwrap(), b"89");
-    assert_eq!(read_bytes(file, 99, 4).unwrap(), b"");
-}
-
 /// Four GiB of numbered lines, made when read; counts what is read.
 struct Huge {
     read: Cell<u64>,

@@ -214,7 +214,7 @@ fn a_torn_first_line_of_a_later_segment_is_mended_too() {
             break;
         }
     }
-    for torn in [&b"{"[..], b"{\"n\":1", &[0; 100_000]] {
+    for torn in [b"{".to_vec(), b"{\"n\":1".to_vec(), vec![0; 100_000]] {
         fs::write(&path, torn).unwrap();
         recover_torn(&data.dir, 0).unwrap();
         let found = data.verify();

@@ -70,7 +70,7 @@ impl Drop for Data {
 /// No head but those the test causes, no mending but where the test asks.
 pub(crate) fn quiet() -> LedgerOptions {
     LedgerOptions {
-        head_every: Duration::from_secs(3600),
+        head_every: Duration::from_hours(1),
         recover: false,
         ..LedgerOptions::default()
     }

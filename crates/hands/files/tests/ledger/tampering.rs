@@ -1,5 +1,6 @@
 //! Whatever is done to a log before its last head, verifying finds it.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
@@ -131,6 +132,13 @@ fn one_change_is_one_problem_and_its_place_is_told() {
     assert_eq!(problems[0].what, Fault::BrokenLink);
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
 /// Rewrites a log as somebody without our key can: all hashes fit again.
 fn forge(lines: &[Vec<u8>], key: &SigningKey) -> Vec<u8> {
     let mut prev = "0".repeat(64);
@@ -138,21 +146,14 @@ fn forge(lines: &[Vec<u8>], key: &SigningKey) -> Vec<u8> {
     for line in lines {
         let text = std::str::from_utf8(line).unwrap();
         let (front, rest) = text.split_once("\"prev\":\"").unwrap();
-        let mut text = format!("{front}\"prev\":\"{prev}{}", &rest[64..]);
+        let rest = rest.split_at(64).1;
+        let mut text = format!("{front}\"prev\":\"{prev}{rest}");
         if let Some((signed, _)) = text.split_once(",\"sig\":") {
             let message = [b"portcullis audit head 1\0", signed.as_bytes()].concat();
-            let sig: String = key
-                .sign(&message)
-                .to_bytes()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let sig = hex(&key.sign(&message).to_bytes());
             text = format!("{signed},\"sig\":\"{sig}\"}}\n");
         }
-        prev = Sha256::digest(text.as_bytes())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        prev = hex(&Sha256::digest(text.as_bytes()));
         forged.extend_from_slice(text.as_bytes());
     }
     forged
@@ -178,7 +179,7 @@ fn a_log_rewritten_and_signed_by_another_key_is_found() {
     for line in &mut changed[4..] {
         // Renumbered, so that nothing seems to be missing.
         let text = String::from_utf8(line.clone()).unwrap();
-        let (n, rest) = text[5..].split_once(',').unwrap();
+        let (n, rest) = text.split_at(5).1.split_once(',').unwrap();
         *line = format!("{{\"n\":{},{rest}", n.parse::<u64>().unwrap() - 1).into_bytes();
     }
     let foreign = SigningKey::from_bytes(&[7; 32]);
@@ -195,12 +196,7 @@ fn a_log_rewritten_and_signed_by_another_key_is_found() {
 
         // The first line can name the foreign key, which is not the audit's.
         let mut named = changed.clone();
-        let public: String = foreign
-            .verifying_key()
-            .as_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let public = hex(foreign.verifying_key().as_bytes());
         let text = String::from_utf8(named[0].clone()).unwrap();
         let (front, _) = text.split_once("\"key\":").unwrap();
         named[0] = format!("{front}\"key\":\"{public}\"}}\n").into_bytes();

@@ -33,7 +33,7 @@ fn written(event: &Event<'_>) -> String {
     write_event(&mut line, event);
     let raw = line.seal(u64::MAX, &[b'0'; 64]).to_vec();
     assert!(raw.len() <= MAX_LINE, "{} bytes", raw.len());
-    assert_eq!(raw.iter().filter(|byte| **byte == b'\n').count(), 1);
+    assert_eq!(memchr::memchr(b'\n', &raw), Some(raw.len() - 1));
     serde_json::from_slice::<Record>(&raw).unwrap();
     String::from_utf8(raw).unwrap()
 }

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Real clients against us: the two TypeScript SDKs and the Python SDK, both protocol eras.
+#
+#   interop/clients.sh [--smoke]     (the same either way: it takes seconds)
+#
+# PORTCULLIS   the binary to use; else target/release, else target/debug
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=interop/binary.bash
+source interop/binary.bash
+
+npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error \
+  @modelcontextprotocol/sdk@1 @modelcontextprotocol/client@2 >&2
+if [[ ! -x interop/.venv/bin/python ]]; then
+  python3 -m venv interop/.venv
+fi
+interop/.venv/bin/pip install --quiet --disable-pip-version-check 'mcp>=2,<3'
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch/tree/src"
+mkdir -m 700 "$scratch/data"
+printf 'print("hello")\n' >"$scratch/tree/src/hello.py"
+printf '# notes\n' >"$scratch/tree/notes.md"
+printf 'KEY=canary\n' >"$scratch/tree/.env"
+ln -s "$scratch" "$scratch/tree/out"
+mkfifo "$scratch/tree/pipe"
+
+node interop/clients.mjs "$binary" "$scratch/tree" "$scratch/data"
+interop/.venv/bin/python interop/clients.py "$binary" "$scratch/tree" "$scratch/data"
+"$binary" audit verify --data-dir "$scratch/data"
