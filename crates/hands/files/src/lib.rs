@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "this crate is the file-system backend the bans point to"
 )]
 
