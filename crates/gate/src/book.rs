@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_policy::Source;
 use portcullis_proto::{
-    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Subject, Verb,
+    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Subject,
 };
 
 use crate::caller::{Caller, Warrant};
@@ -32,16 +32,13 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, verb: Verb) -> Self {
+    /// Opens the book of an attempt that looks like `facts` so far.
+    pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, facts: Facts) -> Self {
         Self {
             request: gate.next_request(),
             route: caller.route,
             subject: caller.subject.clone(),
-            facts: Arc::new(Facts {
-                verb,
-                resources: Vec::new(),
-                shown: None,
-            }),
+            facts: Arc::new(facts),
             alleged: None,
             source: Source::Builtin("lexical"),
             wrappers: Vec::new(),

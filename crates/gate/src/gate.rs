@@ -166,10 +166,9 @@ impl Gate {
         root: &Arc<RootEntry>,
         alleged: &str,
     ) -> Result<Attempt, Failure> {
-        let mut book = Book::open(self, caller, verb);
         match RelPath::parse(alleged) {
             Ok(path) => {
-                book.facts = Arc::new(Facts {
+                let facts = Facts {
                     verb,
                     resources: vec![Resource {
                         root: root.id().clone(),
@@ -179,7 +178,8 @@ impl Gate {
                         identity: None,
                     }],
                     shown: None,
-                });
+                };
+                let book = Book::open(self, caller, facts);
                 Ok(Attempt::new(
                     Arc::clone(self),
                     caller.clone(),
@@ -187,10 +187,7 @@ impl Gate {
                     book,
                 ))
             }
-            Err(bad) => {
-                book.alleged = Some(clip(alleged));
-                Err(book.refuse(bad.into()))
-            }
+            Err(bad) => Err(self.refuse(caller, verb, alleged, bad.into())),
         }
     }
 
@@ -203,7 +200,12 @@ impl Gate {
         alleged: &str,
         why: Failure,
     ) -> Failure {
-        let mut book = Book::open(self, caller, verb);
+        let nothing = Facts {
+            verb,
+            resources: Vec::new(),
+            shown: None,
+        };
+        let mut book = Book::open(self, caller, nothing);
         book.alleged = Some(clip(alleged));
         book.refuse(why)
     }

@@ -51,6 +51,11 @@ fn ends(name: &str, suffix: &str) -> bool {
             .is_some_and(|tail| tail.eq_ignore_ascii_case(suffix.as_bytes()))
 }
 
+/// Whether an ending can follow something: most directories have no dot.
+fn has_dot_inside(name: &str) -> bool {
+    name.bytes().skip(1).any(|byte| byte == b'.')
+}
+
 /// Directories whose whole content is secret.
 const SECRET_DIRS: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".password-store"];
 /// Secret names, at any depth.
@@ -107,7 +112,7 @@ const KEY_NAMES: &[&str] = &[
 fn is_secret(path: &RelPath) -> bool {
     let mut above = "";
     for name in path.components() {
-        if SECRET_DIRS.iter().any(|dir| is(name, dir))
+        if (name.starts_with('.') && SECRET_DIRS.iter().any(|dir| is(name, dir)))
             || SECRET_PAIRS
                 .iter()
                 .any(|(dir, file)| is(above, dir) && is(name, file))
@@ -130,7 +135,7 @@ fn is_secret_name(name: &str) -> bool {
             return true;
         }
     }
-    SECRET_ENDINGS.iter().any(|ending| ends(name, ending))
+    (has_dot_inside(name) && SECRET_ENDINGS.iter().any(|ending| ends(name, ending)))
         || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))
 }
 

@@ -121,7 +121,7 @@ impl RootPolicy {
     /// of the name it keeps its own files under.
     pub fn is_own_state(&self, path: &RelPath) -> bool {
         path.components()
-            .any(|name| name.eq_ignore_ascii_case(".portcullis"))
+            .any(|name| name.starts_with('.') && name.eq_ignore_ascii_case(".portcullis"))
             || self.own_state.iter().any(|own| path.is_under(own))
     }
 

@@ -52,7 +52,7 @@ impl RelPath {
         if alleged.len() > MAX_BYTES {
             return Err(BadPath::TooLong);
         }
-        if alleged.chars().any(forbidden) {
+        if holds_forbidden(alleged) {
             return Err(BadPath::Character);
         }
         let mut depth = 0usize;
@@ -96,7 +96,21 @@ impl RelPath {
         if self.is_root() {
             return Self::parse(name);
         }
-        Self::parse(&format!("{}/{name}", self.0))
+        // All but the name was admitted when this path was.
+        if holds_forbidden(name) {
+            return Err(BadPath::Character);
+        }
+        if name.len() > MAX_COMPONENT
+            || self.0.len() + 1 + name.len() > MAX_BYTES
+            || self.components().count() >= MAX_DEPTH
+        {
+            return Err(BadPath::TooLong);
+        }
+        let mut joined = String::with_capacity(self.0.len() + 1 + name.len());
+        joined.push_str(&self.0);
+        joined.push('/');
+        joined.push_str(name);
+        Ok(Self(joined.into()))
     }
 
     /// The path as text; empty for the root itself.
@@ -116,7 +130,7 @@ impl RelPath {
 
     /// Its components, outermost first.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.0.split('/').filter(|part| !part.is_empty())
+        Components(&self.0)
     }
 
     /// The last component; `None` for the root itself.
@@ -143,6 +157,42 @@ impl RelPath {
                 .strip_prefix(above.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// What is left of a normal path, taken apart from either end. Every deed looks
+/// at every component several times; the splitter of `str` costs twice as much.
+struct Components<'a>(&'a str);
+
+impl<'a> Iterator for Components<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let end = self.0.bytes().position(|byte| byte == b'/');
+        let (part, rest) = match end {
+            Some(end) => (self.0.get(..end)?, self.0.get(end + 1..)?),
+            None => (self.0, ""),
+        };
+        self.0 = rest;
+        (!part.is_empty()).then_some(part)
+    }
+}
+
+impl DoubleEndedIterator for Components<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let end = self.0.bytes().rposition(|byte| byte == b'/');
+        let (rest, part) = match end {
+            Some(end) => (self.0.get(..end)?, self.0.get(end + 1..)?),
+            None => ("", self.0),
+        };
+        self.0 = rest;
+        (!part.is_empty()).then_some(part)
+    }
+}
+
+/// Whether some character of `text` is forbidden. Most paths are plain ASCII.
+fn holds_forbidden(text: &str) -> bool {
+    let plain = |byte: u8| (b' '..=b'~').contains(&byte);
+    !text.bytes().all(plain) && text.chars().any(forbidden)
 }
 
 /// Characters that make a path say something other than what it shows.
@@ -261,6 +311,44 @@ mod tests {
         check(&"x/".repeat(257), Err(BadPath::TooLong));
         check(&"x".repeat(4096), Err(BadPath::TooLong));
         assert_eq!(RelPath::parse_bytes(b"caf\xe9"), Err(BadPath::NotUtf8));
+    }
+
+    #[test]
+    fn joining_admits_what_parsing_the_whole_would() {
+        let deep = "x/".repeat(MAX_DEPTH - 1);
+        let long = format!("{}/", "y".repeat(250)).repeat(16);
+        for dir in ["", "a", "a/b c", deep.as_str(), long.as_str()] {
+            let dir = RelPath::parse(dir).unwrap();
+            for name in [
+                "n",
+                "a.b",
+                "caf\u{e9}",
+                "a\u{202e}b",
+                "a\nb",
+                &"z".repeat(255),
+                &"z".repeat(256),
+            ] {
+                let whole = format!("{}/{name}", dir.as_str());
+                let want = RelPath::parse(whole.trim_start_matches('/'));
+                assert_eq!(dir.join(name), want, "{dir} and {name:?}");
+            }
+        }
+        let full = RelPath::parse(&"x/".repeat(MAX_DEPTH)).unwrap();
+        assert_eq!(full.join("n"), Err(BadPath::TooLong));
+    }
+
+    #[test]
+    fn components_are_the_same_from_either_end() {
+        for (path, want) in [
+            ("", &[][..]),
+            ("a", &["a"]),
+            ("a/b c/d", &["a", "b c", "d"]),
+        ] {
+            let path = RelPath::parse(path).unwrap();
+            assert_eq!(path.components().collect::<Vec<_>>(), want);
+            let back: Vec<_> = path.components().rev().collect();
+            assert!(back.iter().rev().eq(want), "{path}");
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! denies, or that is another's file linked in, is not read: a reply may quote
 //! the line that matched.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use portcullis_policy::{Admit, Symlinks, Terms};
+use portcullis_policy::{Admit, Terms};
 use portcullis_proto::{Entity, RelPath};
 use rustix::fs::{OFlags, fstat};
 
@@ -34,18 +34,20 @@ impl Hiding {
     /// What holds for the entries of the directory at `path`: the ignore files
     /// of every directory from the root down to it. No link is on the way.
     pub(crate) fn at(root: &Root, path: &RelPath, terms: &Terms) -> Self {
-        let mut stack = IgnoreStack::new();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
         let mut dir = RelPath::root();
-        let mut names = path.components();
-        loop {
-            let flags = OFlags::PATH | OFlags::DIRECTORY;
-            if let Ok(opened) = root.open(&dir, flags, Symlinks::Reject) {
-                stack = with_layers(root, &stack, opened.handle.as_fd(), &dir, terms);
-            }
-            let Some(next) = names.next().and_then(|name| dir.join(name).ok()) else {
+        let mut stack = with_layers(root, &IgnoreStack::new(), root.top(), &dir, terms);
+        let mut above: Option<OwnedFd> = None;
+        for name in path.components() {
+            let parent = above.as_ref().map_or(root.top(), OwnedFd::as_fd);
+            let (Ok(handle), Ok(next)) =
+                (root.open_child(parent, &dir, name, flags), dir.join(name))
+            else {
                 break;
             };
             dir = next;
+            stack = with_layers(root, &stack, handle.as_fd(), &dir, terms);
+            above = Some(handle);
         }
         Self::By(stack)
     }
@@ -116,6 +118,8 @@ fn read_small(
     if terms.admits(&at, Entity::File) != Admit::Yes {
         return None;
     }
+    // Most directories have none, and looking is cheaper than opening in vain.
+    sys::child_meta(dir, name).ok()?;
     let handle = root.open_child(dir, path, name, OFlags::RDONLY).ok()?;
     let meta = Meta::of_stat(&fstat(&handle).ok()?);
     let named = || sys::is_named(handle.as_fd(), &at);

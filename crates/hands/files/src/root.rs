@@ -157,6 +157,11 @@ impl Root {
             .collect()
     }
 
+    /// The pinned directory itself.
+    pub(crate) fn top(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
     /// How firmly paths are held inside it.
     pub fn containment(&self) -> Containment {
         self.containment

@@ -143,14 +143,6 @@ pub struct Listed {
 /// entries cannot share.
 type SortKey = (bool, Vec<u8>);
 
-fn key(order: Order, name: &Name) -> SortKey {
-    let behind = match order {
-        Order::DirectoriesFirst => name.entity != Entity::Directory,
-        Order::Name => false,
-    };
-    (behind, name.bytes().to_vec())
-}
-
 /// Lists.
 pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Listed, Failure> {
     permit.spend(Key::turn(), |listing, terms, live| {
@@ -184,20 +176,28 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
                 counts.ignored += 1;
                 return Ok(());
             }
-            let key = key(request.order, &name);
-            if after.as_ref().is_some_and(|after| key <= *after) {
+            let kept = Kept::new(request.order, name);
+            let after = after.as_ref().map(|(behind, name)| (*behind, &name[..]));
+            if after.is_some_and(|after| kept.key() <= after) {
                 return Ok(());
             }
-            page.push(Kept { key, name });
-            if page.len() > max {
-                page.pop();
-                more = true;
+            if page.len() < max {
+                page.push(kept);
+                return Ok(());
+            }
+            more = true;
+            // The last on a full page makes room for what comes before it.
+            if let Some(mut last) = page.peek_mut()
+                && kept < *last
+            {
+                *last = kept;
             }
             Ok(())
         })?;
-        let sorted = page.into_sorted_vec();
+        let mut sorted = page.into_vec();
+        sorted.sort_unstable();
         let mut next = more
-            .then(|| sorted.last().map(|kept| cursor(&kept.key)))
+            .then(|| sorted.last().map(|kept| cursor(kept.key())))
             .flatten();
         let mut entries: Vec<Entry> = sorted
             .into_iter()
@@ -225,13 +225,27 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
 
 /// A name on the page, in the order of its key.
 struct Kept {
-    key: SortKey,
+    behind: bool,
     name: Name,
+}
+
+impl Kept {
+    fn new(order: Order, name: Name) -> Self {
+        let behind = match order {
+            Order::DirectoriesFirst => name.entity != Entity::Directory,
+            Order::Name => false,
+        };
+        Self { behind, name }
+    }
+
+    fn key(&self) -> (bool, &[u8]) {
+        (self.behind, self.name.bytes())
+    }
 }
 
 impl Ord for Kept {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
+        self.key().cmp(&other.key())
     }
 }
 
@@ -243,7 +257,7 @@ impl PartialOrd for Kept {
 
 impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
+        self.key() == other.key()
     }
 }
 
@@ -277,8 +291,8 @@ fn with_meta(listing: &Listing, name: Name, metadata: bool) -> Entry {
 }
 
 /// `0:name`, or `0x:` and the name in hexadecimal where it is no UTF-8.
-fn cursor((behind, name): &SortKey) -> String {
-    let behind = u8::from(*behind);
+fn cursor((behind, name): (bool, &[u8])) -> String {
+    let behind = u8::from(behind);
     if let Ok(name) = std::str::from_utf8(name) {
         return format!("{behind}:{name}");
     }

@@ -13,7 +13,7 @@ use ed25519_dalek::VerifyingKey;
 use portcullis_proto::Failure;
 use rustix::io::Errno;
 
-use super::files::{HEADS, chains, open_read};
+use super::files::{HEADS, chains, open_read, segment_name, segments};
 use super::head::Head;
 use super::lines::Lines;
 use super::walk::{LastIsBad, Signatures, Walk};
@@ -230,11 +230,36 @@ fn known_heads(
         };
         if key.is_none_or(|key| head.is_signed_by(key)) {
             remember(&mut known, head, raw);
-        } else if raw.ends_with(b"\n") {
+        } else if !is_torn_copy(audit, head.chain, raw) {
             found.problem(head.chain, 0, 0, Fault::BadSignature);
         }
     }
     Ok(known)
+}
+
+/// Whether `raw` is the beginning of a head that stands whole in its chain: a
+/// process that died while it wrote the copy leaves that, and the next process
+/// ends the line.
+fn is_torn_copy(audit: &PrivateDir, chain: &str, raw: &[u8]) -> bool {
+    let torn = raw.strip_suffix(b"\n").unwrap_or(raw);
+    let Ok(dir) = audit.existing(chain) else {
+        return false;
+    };
+    segments(&dir)
+        .unwrap_or_default()
+        .into_iter()
+        .any(|number| {
+            let Ok(file) = open_read(&dir, &segment_name(number)) else {
+                return false;
+            };
+            let mut lines = Lines::new(file, 0);
+            while let Ok(Some(line)) = lines.next() {
+                if line.starts_with(torn) && line.len() > raw.len() {
+                    return true;
+                }
+            }
+            false
+        })
 }
 
 fn remember(known: &mut Known, head: Head<'_>, raw: &[u8]) {

@@ -289,3 +289,18 @@ fn without_the_key_the_log_is_not_called_sound() {
     fs::remove_file(data.audit().join("key")).unwrap();
     assert_eq!(data.verify().problems[0].what, Fault::NoKey);
 }
+
+#[test]
+fn r007_a_copy_of_a_head_that_was_torn_by_a_kill_and_ended_later_is_no_forgery() {
+    let data = Data::new();
+    data.closed_chain(3);
+    let heads = data.audit().join("heads.jsonl");
+    let whole = fs::read(&heads).unwrap();
+    for kept in 90..whole.len() - 1 {
+        let mut torn = whole[..kept].to_vec();
+        torn.push(b'\n');
+        fs::write(&heads, torn).unwrap();
+        let found = data.verify();
+        assert!(found.is_sound(), "{kept} bytes kept: {:?}", found.problems);
+    }
+}
