@@ -33,6 +33,7 @@ pub(crate) struct Book {
 
 impl Book {
     pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, verb: Verb) -> Self {
+        gate.count_in();
         Self {
             request: gate.next_request(),
             route: caller.route,
@@ -92,6 +93,7 @@ impl Book {
         }
         self.leave_trail();
         self.tell_hooks(outcome);
+        self.gate.count_out();
         kept
     }
 
