@@ -131,7 +131,7 @@ const COPY_ENDINGS: &[&str] = &[
 fn original(name: &str) -> &str {
     let mut rest = name;
     while let Some(ending) = COPY_ENDINGS.iter().find(|ending| ends(rest, ending)) {
-        rest = &rest[..rest.len() - ending.len()];
+        rest = rest.get(..rest.len() - ending.len()).unwrap_or_default();
     }
     let bare = rest
         .strip_prefix(".#")
@@ -167,9 +167,10 @@ fn is_secret_itself(name: &str) -> bool {
     }
     if ends(name, ".env") {
         // `example.env` is a template as `.env.example` is.
-        return !ENV_TEMPLATES
-            .iter()
-            .any(|word| starts(name, &word[1..]) && name.len() == word.len() + 3);
+        return !ENV_TEMPLATES.iter().any(|word| {
+            let word = word.trim_start_matches('.');
+            starts(name, word) && name.len() == word.len() + ".env".len()
+        });
     }
     SECRET_ENDINGS.iter().any(|ending| ends(name, ending))
         || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))

@@ -85,11 +85,15 @@ impl IgnoreLayer {
         let mut weight = content.len() / LIGHT;
         let rules = content
             .split(|&byte| byte == b'\n')
-            .map_while(|line| {
-                weight += Rule::weight(line);
-                (weight <= MAX_WEIGHT).then(|| Rule::parse(line))
+            .filter_map(|line| {
+                let cost = Rule::weight(line);
+                // What has no wildcard costs next to nothing, and is heard.
+                if cost > 1 && weight + cost > MAX_WEIGHT {
+                    return None;
+                }
+                weight += cost;
+                Rule::parse(line)
             })
-            .flatten()
             .collect();
         Self {
             kind,
