@@ -37,7 +37,7 @@ pub struct Line {
 /// Every line, in order.
 #[derive(Debug, Default)]
 pub struct Lines {
-    kept: Mutex<Vec<Line>>,
+    written: Mutex<Vec<Line>>,
     down: AtomicBool,
     deaf: AtomicBool,
 }
@@ -55,7 +55,7 @@ impl Lines {
 
     /// Every line so far.
     pub fn all(&self) -> Vec<Line> {
-        self.kept
+        self.written
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -76,7 +76,7 @@ impl Lines {
 
     /// Forgets what is there, and returns it.
     pub fn take(&self) -> Vec<Line> {
-        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Checks that every attempt has exactly one closing line, and returns how
@@ -117,7 +117,7 @@ impl Ledger for Lines {
             counts: event.counts,
             json: serde_json::to_string(event).expect("a line is JSON"),
         };
-        self.kept
+        self.written
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(line);

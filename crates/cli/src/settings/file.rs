@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::place::{Misplaced, read};
+use super::place::{Misplaced, read, without_place};
 use crate::args::LogLevel;
 
 /// What the file says. What it does not say is `None` or empty.
@@ -187,7 +187,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
         Some(section) => parse_rules(name, text, section).map_err(|error| Misplaced {
             line: error.line,
             column: error.column,
-            what: error.what,
+            what: without_place(&error.what),
         })?,
     };
     let mut roots: Vec<WrittenRoot> = Vec::new();
@@ -278,6 +278,8 @@ mod tests {
         );
         check_wrong("{\"roots\": [\n {\"kind\": \"home\"}]}", 2, 16, "home");
         check_wrong("{", 1, 1, "EOF");
+        let rules = "{\"resourcePermissions\": {\"filesystemRead\":\n {\"denny\": []}}}";
+        check_wrong(rules, 2, 9, "denny");
         let two = r#"{"roots": [
           {"kind": "temp", "id": "a", "path": "/x"},
           {"kind": "temp", "id": "a", "path": "/y"}]}"#;

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod audit;
+mod hammer;
 mod help;
 mod mcp;
 mod policy;

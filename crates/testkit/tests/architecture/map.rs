@@ -30,7 +30,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Outside crate, and the only crates of ours that may use it.
 const ONLY_IN: &[(&str, &[&str])] = &[
     // Whoever names a system call is a hand, or attacks one.
-    ("rustix", &["files", "process", "hammer", "testkit", "bench"]),
+    (
+        "rustix",
+        &["files", "process", "hammer", "testkit", "bench"],
+    ),
     // CPU clocks of other processes, which rustix does not have.
     ("nix", &["bench"]),
     ("rusqlite", &["store"]),

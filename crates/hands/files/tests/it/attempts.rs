@@ -200,5 +200,5 @@ pub(crate) fn workspace(literal: &str) -> World {
 /// passed. Written past the harness, which keeps back what a passing test prints.
 pub(crate) fn not_tried(what: &str) {
     use std::io::Write as _;
-    writeln!(std::io::stderr(), "NOT TRIED: {what}").unwrap();
+    drop(writeln!(std::io::stderr(), "NOT TRIED: {what}"));
 }

@@ -325,7 +325,7 @@ fn in_the_middle(raised: &mut Raised) {
 
 #[test]
 fn every_reason_comes_from_every_verb_that_can_raise_it() {
-    use Reading::{Bytes, Glob, Json, List, Text, Tree};
+    use Reading::{Bytes, Glob, Json, List, Stat, Text, Tree};
     let mut raised = Raised::new();
     by_what_is_there(&mut raised);
     by_permission(&mut raised);
@@ -358,7 +358,7 @@ fn every_reason_comes_from_every_verb_that_can_raise_it() {
         (Reason::ApprovalTimeout, every.clone()),
         (Reason::ApprovalUnavailable, every.clone()),
         (Reason::ApprovalPending, every.clone()),
-        (Reason::Hardlink, of_files.clone()),
+        (Reason::Hardlink, vec![Bytes, Text, Json, Stat]),
         (Reason::SpecialFile, of_files.clone()),
         (Reason::NotOwned, not_stat.clone()),
         (Reason::InsecurePermissions, not_stat),

@@ -34,7 +34,7 @@ fn ten_thousand_operations_leave_no_handle_behind() {
         world.lines.forget();
         block_on(async {
             let fs = world.fs();
-            for round in 0..(5_000 / (paths.len() * Reading::ALL.len()) + 1) {
+            for round in 0..=(5_000 / (paths.len() * Reading::ALL.len())) {
                 for path in paths {
                     for how in Reading::ALL {
                         drop(attempt(&fs, how, path).await);
@@ -52,7 +52,7 @@ fn a_walk_holds_no_more_handles_than_its_depth() {
     let scratch = Scratch::in_memory("");
     let mut dir = String::new();
     for level in 0..DEPTH {
-        dir.push_str(&format!("d{level}/"));
+        dir = format!("{dir}d{level}/");
         scratch.file(&format!("{dir}a"), "x");
         scratch.file(&format!("{dir}side/b"), "x");
     }

@@ -2,6 +2,9 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
     reason = "tests plant what Portcullis is tried on"
 )]
 

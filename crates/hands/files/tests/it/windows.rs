@@ -145,7 +145,7 @@ fn a_file_that_lies_about_its_size_is_cut_at_the_limit() {
 #[test]
 fn text_comes_by_lines_from_the_end_and_by_cursor() {
     let world = workspace("");
-    let content: String = (1..=1000).map(|n| format!("line {n}\n")).collect();
+    let content = (1..=1000).fold(String::new(), |all, n| format!("{all}line {n}\n"));
     world.scratch.file("f", &content);
     let read = |from, max_lines| {
         let request = TextRequest {
