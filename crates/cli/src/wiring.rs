@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use portcullis_files::{Authority, FileLedger, LedgerOptions, PrivateDir};
 use portcullis_gate::{Clock, Gate, GateParts, Grant, Hook, Keeper, Ledger, LedgerDown, RootEntry};
@@ -24,7 +25,12 @@ pub(crate) struct World {
     pub(crate) live: Arc<LiveRules>,
     /// Names this process in the audit.
     pub(crate) chain: String,
+    /// The audit, where deeds are done.
+    ledger: Option<Arc<FileLedger>>,
 }
+
+/// How long deeds under way have to stop and write their lines at the end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether deeds will be done, and so recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +60,14 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let data = open_data(&settings.data_dir)?;
         let store = Store::new(data.path());
-        let (ledger, chain): (Arc<dyn Ledger>, String) = match purpose {
+        let (ledger, kept, chain): (Arc<dyn Ledger>, _, String) = match purpose {
             Purpose::Serve => {
                 let ledger = FileLedger::open(&data, Arc::clone(&clock), LedgerOptions::default())?;
                 let chain = ledger.chain().to_owned();
-                (Arc::new(ledger), chain)
+                let ledger = Arc::new(ledger);
+                (Arc::clone(&ledger) as Arc<dyn Ledger>, Some(ledger), chain)
             }
-            Purpose::Look => (Arc::new(Closed), "look".to_owned()),
+            Purpose::Look => (Arc::new(Closed), None, "look".to_owned()),
         };
         let keeper = Arc::new(Memory::new(store.clone()));
         let gate = Gate::new(GateParts {
@@ -73,7 +80,8 @@ impl World {
         });
         let mut authority = Authority::new(
             Arc::clone(&gate),
-            vec![settings.data_dir.clone()],
+            // Settings that stand elsewhere are ours as well.
+            vec![settings.data_dir.clone(), settings.file.clone()],
             settings.home.clone(),
         );
         let mut trust = Vec::new();
@@ -117,7 +125,23 @@ impl World {
             clock,
             live,
             chain,
+            ledger: kept,
         })
+    }
+
+    /// Ends in order: what is under way on other threads stops and writes its
+    /// line, then the chain is signed off. A thread that the disk holds up for
+    /// longer is not waited for.
+    pub(crate) fn end(&self) {
+        let gate = self.authority.gate();
+        gate.end();
+        let until = Instant::now() + END_PATIENCE;
+        while gate.under_way() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(ledger) = &self.ledger {
+            ledger.close();
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule};
-use portcullis_proto::{Digest, Facts, Failure, QuestionId, Reason};
+use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason};
 
 use crate::approve::Reply;
 use crate::attempt::Attempt;
@@ -29,7 +29,7 @@ impl Attempt {
                 return Err(changed());
             }
             // It was answered on its own surface, whoever carries it here.
-            let offered = self.offered(&asking, brought.answer.surface.may_say_always());
+            let offered = self.offered(facts, &asking, brought.answer.surface.may_say_always());
             return self
                 .settle(facts, &asking, &brought.question, &offered, brought.answer)
                 .map(|()| pinned);
@@ -48,7 +48,7 @@ impl Attempt {
             class: Question::class_word(&asking),
             source: asking.source.to_string(),
             exact_path: Question::is_exact(&asking),
-            offered: self.offered(&asking, approver.may_say_always()),
+            offered: self.offered(facts, &asking, approver.may_say_always()),
             asked_at: now,
             deadline: now.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),
         };
@@ -69,8 +69,12 @@ impl Attempt {
     }
 
     /// The answers that count.
-    fn offered(&self, asking: &Asking, may_say_always: bool) -> Vec<Decision> {
-        let keeps_a_yes = asking.remembered != Remembered::Never;
+    fn offered(&self, facts: &Facts, asking: &Asking, may_say_always: bool) -> Vec<Decision> {
+        // A rule speaks for the whole group: a yes to a look at a secret, kept,
+        // would be a yes to its bytes, which nobody was asked about.
+        let only_looks = asking.class == Some(Class::Secret)
+            && matches!(facts.verb.access(), Access::Metadata | Access::List);
+        let keeps_a_yes = asking.remembered != Remembered::Never && !only_looks;
         Decision::ALL
             .into_iter()
             .filter(|decision| match decision {
@@ -150,7 +154,7 @@ impl Attempt {
             source: self.book.source.clone(),
             remembered: Remembered::Never,
         };
-        let offered = self.offered(&asking, no.answer.surface.may_say_always());
+        let offered = self.offered(facts, &asking, no.answer.surface.may_say_always());
         self.settle(facts, &asking, &no.question, &offered, no.answer)
     }
 

@@ -34,6 +34,7 @@ pub(crate) struct Book {
 impl Book {
     /// Opens the book of an attempt that looks like `facts` so far.
     pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, facts: Facts) -> Self {
+        gate.count_in();
         Self {
             request: gate.next_request(),
             route: caller.route,
@@ -89,6 +90,7 @@ impl Book {
         }
         self.leave_trail();
         self.tell_hooks(outcome);
+        self.gate.count_out();
         kept
     }
 

@@ -58,6 +58,9 @@ pub struct Gate {
     next: AtomicU64,
     parked: AtomicUsize,
     sealed: AtomicBool,
+    /// Attempts whose closing line is not written yet.
+    under_way: AtomicUsize,
+    ending: AtomicBool,
 }
 
 /// The longest alleged path the audit repeats, in bytes.
@@ -85,6 +88,8 @@ impl Gate {
             next: AtomicU64::new(1),
             parked: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
+            under_way: AtomicUsize::new(0),
+            ending: AtomicBool::new(false),
         })
     }
 
@@ -151,6 +156,30 @@ impl Gate {
     /// Whether the gate refuses everything because its audit failed after an act.
     pub fn is_sealed(&self) -> bool {
         self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Lets nothing more through: what has not begun is refused, and what is
+    /// under way stops at its next look and writes its line.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    /// How many attempts have not written their closing line yet. A process
+    /// that ends before this is zero takes lines with it.
+    pub fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn count_in(&self) {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn count_out(&self) {
+        self.under_way.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn seal(&self) {
@@ -269,6 +298,9 @@ impl Gate {
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Failure> {
+        if self.is_ending() {
+            return Err(Reason::Cancelled.into());
+        }
         if self.is_sealed() {
             return Err(Failure::new(
                 Reason::AuditUnavailable,

@@ -29,6 +29,7 @@ pub struct Permit<D: Deed> {
 /// Whether a deed under way may go on.
 pub struct Live<'a> {
     grants: &'a [Arc<Grant>],
+    gate: &'a Gate,
     clock: &'a dyn Clock,
     cancel: &'a CancelFlag,
     progress: Option<&'a Progress>,
@@ -38,7 +39,7 @@ impl Live<'_> {
     /// Asked before the act and again per directory, chunk or event of a long
     /// one: not revoked, not expired, not cancelled.
     pub fn still(&self) -> Result<(), Failure> {
-        if self.cancel.is_cancelled() {
+        if self.cancel.is_cancelled() || self.gate.is_ending() {
             return Err(Reason::Cancelled.into());
         }
         let now = self.clock.now_ms();
@@ -90,6 +91,7 @@ impl<D: Deed> Permit<D> {
     ) -> Result<T, Failure> {
         let live = Live {
             grants: &self.grants,
+            gate: &self.gate,
             clock: &*self.gate.clock,
             cancel: &self.cancel,
             progress: self.progress.as_ref(),

@@ -125,7 +125,42 @@ fn is_secret(path: &RelPath) -> bool {
     false
 }
 
+/// What editors and careful people put behind the name of a copy they keep, or
+/// a volume that drops trailing dots takes for the name without.
+const COPY_ENDINGS: &[&str] = &[
+    "~", ".", " ", "#", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".tmp",
+    ".copy",
+];
+
+/// The name a copy was made of: `.env~`, `..env.swp`, `#.env#`, `id_rsa.bak`.
+fn original(name: &str) -> &str {
+    let mut rest = name;
+    while let Some(ending) = COPY_ENDINGS.iter().find(|ending| ends(rest, ending)) {
+        rest = rest.get(..rest.len() - ending.len()).unwrap_or_default();
+    }
+    let bare = rest
+        .strip_prefix(".#")
+        .or_else(|| rest.strip_prefix('#'))
+        .or_else(|| rest.strip_prefix('.').filter(|bare| bare.starts_with('.')));
+    match bare {
+        Some(bare) => bare,
+        // vim hides the copy of a name that is not hidden: `.id_rsa.swp`.
+        None if rest.len() < name.len() && is_secret_itself(rest.trim_start_matches('.')) => {
+            rest.trim_start_matches('.')
+        }
+        None => rest,
+    }
+}
+
+/// A copy of a secret is one.
 fn is_secret_name(name: &str) -> bool {
+    is_secret_itself(name) || {
+        let original = original(name);
+        original.len() < name.len() && is_secret_itself(original)
+    }
+}
+
+fn is_secret_itself(name: &str) -> bool {
     let first = name.as_bytes().first().copied().unwrap_or_default();
     if first == b'.' || first == b'_' {
         if starts(name, ".env.") {
@@ -134,6 +169,13 @@ fn is_secret_name(name: &str) -> bool {
         if SECRET_NAMES.iter().any(|secret| is(name, secret)) {
             return true;
         }
+    }
+    if ends(name, ".env") {
+        // `example.env` is a template as `.env.example` is.
+        return !ENV_TEMPLATES.iter().any(|word| {
+            let word = word.trim_start_matches('.');
+            starts(name, word) && name.len() == word.len() + ".env".len()
+        });
     }
     (has_dot_inside(name) && SECRET_ENDINGS.iter().any(|ending| ends(name, ending)))
         || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))
@@ -266,6 +308,7 @@ mod tests {
             ".npmrc",
             ".env/nested",
             "a/.Git-Credentials",
+            "prod.env",
         ] {
             check(path, Access::Read, Some(Class::Secret));
         }
@@ -278,7 +321,34 @@ mod tests {
             "id_rsa.pub",
             ".pem",
             "monkey",
+            "example.env",
+            "notes.bak",
+            "~",
+            "...",
         ] {
+            check(path, Access::Read, None);
+        }
+    }
+
+    #[test]
+    fn a_copy_an_editor_left_of_a_secret_is_secret() {
+        for path in [
+            ".env~",
+            "..env.swp",
+            ".#.env",
+            "#.env#",
+            ".env.bak",
+            "app/.ENV.OLD~",
+            "id_rsa.bak",
+            ".id_rsa.swp",
+            "server.pem.orig",
+            "server.pem.",
+            ".netrc.save",
+            ".env ",
+        ] {
+            check(path, Access::Read, Some(Class::Secret));
+        }
+        for path in ["main.rs~", ".main.rs.swp", ".#notes", "é~"] {
             check(path, Access::Read, None);
         }
     }

@@ -6,19 +6,26 @@ use portcullis_proto::{Failure, Reason, RootId, Verb};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads `arguments` as `T`; what does not fit is named.
-pub(crate) fn parse<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
+/// Reads `arguments` as `T`; what does not fit is named, and the call is in the
+/// audit like any other, without what it said.
+pub(crate) fn parse<T: DeserializeOwned>(
+    authority: &Authority,
+    caller: &Caller,
+    verb: Verb,
+    arguments: Value,
+) -> Result<T, Failure> {
     let arguments = if arguments.is_null() {
         Value::Object(serde_json::Map::new())
     } else {
         arguments
     };
     serde_json::from_value(arguments).map_err(|error| {
-        Failure::new(
+        let why = Failure::new(
             Reason::BadArguments,
             format!("The arguments do not fit the tool: {error}."),
         )
-        .hint("Look at the tool's input schema, and call it again.")
+        .hint("Look at the tool's input schema, and call it again.");
+        authority.gate().refuse(caller, verb, "", why)
     })
 }
 

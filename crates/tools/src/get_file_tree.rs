@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::arguments::{parse, scope};
 use crate::limits::LIMITS;
-use crate::shown::{Skipped, containment};
+use crate::shown::{Skipped, containment, on_one_line};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -74,7 +74,7 @@ pub(crate) async fn call(
     caller: &Caller,
     arguments: Value,
 ) -> Result<(Reply, String), Failure> {
-    let arguments: Arguments = parse(arguments)?;
+    let arguments: Arguments = parse(authority, caller, Verb::Tree, arguments)?;
     let (scope, path) = scope(
         authority,
         caller,
@@ -132,7 +132,7 @@ fn draw(tree: &Tree) -> String {
 fn draw_node(node: &TreeNode, depth: usize, text: &mut String) {
     text.push('\n');
     text.extend(std::iter::repeat_n("  ", depth));
-    text.push_str(&node.name);
+    text.push_str(&on_one_line(&node.name, node.path.is_some()));
     match node.entity {
         Entity::Directory => text.push('/'),
         Entity::Symlink => text.push_str(" (symlink)"),

@@ -50,7 +50,7 @@ impl Here {
 
     fn unknown(&self, caller: &Caller, name: &str) -> Failure {
         let why = Failure::from(Reason::UnknownTool).hint("List the tools; they are all there is.");
-        self.authority.gate().refuse(caller, Verb::Stat, name, why)
+        self.refuse(caller, name, why)
     }
 }
 
@@ -80,6 +80,10 @@ impl Machine for Here {
                 Err(failure) => ToolReply::failed(&failure),
             }
         })
+    }
+
+    fn refuse(&self, caller: &Caller, name: &str, why: Failure) -> Failure {
+        self.authority.gate().refuse(caller, Verb::Stat, name, why)
     }
 
     fn resources<'a>(

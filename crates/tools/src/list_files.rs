@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::arguments::{parse, scope};
 use crate::get_file_tree::here;
 use crate::limits::LIMITS;
-use crate::shown::{ShownEntry, Skipped, containment};
+use crate::shown::{ShownEntry, Skipped, containment, on_one_line};
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -88,7 +88,7 @@ pub(crate) async fn call(
     caller: &Caller,
     arguments: Value,
 ) -> Result<(Reply, String), Failure> {
-    let arguments: Arguments = parse(arguments)?;
+    let arguments: Arguments = parse(authority, caller, Verb::List, arguments)?;
     let deep = arguments.recursive || arguments.pattern.is_some();
     let verb = if deep { Verb::Glob } else { Verb::List };
     let (scope, path) = scope(
@@ -170,7 +170,10 @@ pub(crate) fn show(reply: &Reply) -> String {
         .entries
         .iter()
         .map(|entry| {
-            let name = entry.path.as_deref().unwrap_or(&entry.name);
+            let name = match &entry.path {
+                Some(path) => on_one_line(path, true),
+                None => on_one_line(&entry.name, false),
+            };
             let mark = match entry.r#type.as_str() {
                 "directory" => "/",
                 "file" => "",

@@ -43,6 +43,9 @@ pub trait Machine: Send + Sync {
     /// Calls one tool. A failure is a reply too: typed, with its next step.
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply>;
 
+    /// Puts on the record a call that was refused before it reached a tool.
+    fn refuse(&self, caller: &Caller, name: &str, why: Failure) -> Failure;
+
     /// Lists what stands at the top of every root, a page at a time.
     fn resources<'a>(
         &'a self,

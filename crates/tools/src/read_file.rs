@@ -92,7 +92,7 @@ pub(crate) async fn call(
     caller: &Caller,
     arguments: Value,
 ) -> Result<(Reply, String), Failure> {
-    let arguments: Arguments = parse(arguments)?;
+    let arguments: Arguments = parse(authority, caller, Verb::Read, arguments)?;
     let (scope, path) = scope(
         authority,
         caller,
@@ -103,7 +103,33 @@ pub(crate) async fn call(
     if arguments.byte_offset.is_some() || arguments.byte_length.is_some() {
         return bytes(&scope, &path, &arguments).await;
     }
-    text(&scope, &path, arguments).await
+    let from =
+        from(&arguments).map_err(|why| authority.gate().refuse(caller, Verb::Read, &path, why))?;
+    text(&scope, &path, from, arguments).await
+}
+
+/// Where the page begins.
+fn from(arguments: &Arguments) -> Result<TextFrom, Failure> {
+    let (max_lines, _) = LIMITS.lines.of(arguments.max_lines);
+    match (
+        &arguments.cursor,
+        arguments.tail_lines,
+        arguments.start_line,
+    ) {
+        (Some(cursor), None, None) => Ok(TextFrom::Cursor(cursor.clone())),
+        (None, Some(lines), None) => Ok(TextFrom::Tail(lines.min(max_lines.max(1) as u64))),
+        (None, None, Some(0)) => Err(Failure::new(
+            Reason::BadArguments,
+            "Lines are counted from 1.",
+        )
+        .hint("Call it again with startLine 1.")),
+        (None, None, line) => Ok(TextFrom::Line(line.unwrap_or(1))),
+        (_, _, _) => Err(Failure::new(
+            Reason::BadArguments,
+            "startLine, tailLines and cursor exclude each other.",
+        )
+        .hint("Call it again with one of them.")),
+    }
 }
 
 async fn bytes(
@@ -145,27 +171,10 @@ async fn bytes(
 async fn text(
     scope: &ScopedFs,
     path: &str,
+    from: TextFrom,
     arguments: Arguments,
 ) -> Result<(Reply, String), Failure> {
     let (max_lines, clamped) = LIMITS.lines.of(arguments.max_lines);
-    let from = match (arguments.cursor, arguments.tail_lines, arguments.start_line) {
-        (Some(cursor), None, None) => TextFrom::Cursor(cursor),
-        (None, Some(lines), None) => TextFrom::Tail(lines.min(max_lines.max(1) as u64)),
-        (None, None, Some(0)) => {
-            return Err(
-                Failure::new(Reason::BadArguments, "Lines are counted from 1.")
-                    .hint("Call it again with startLine 1."),
-            );
-        }
-        (None, None, line) => TextFrom::Line(line.unwrap_or(1)),
-        (_, _, _) => {
-            return Err(Failure::new(
-                Reason::BadArguments,
-                "startLine, tailLines and cursor exclude each other.",
-            )
-            .hint("Call it again with one of them."));
-        }
-    };
     let request = TextRequest {
         from,
         max_lines: max_lines as u64,

@@ -20,8 +20,9 @@ pub(crate) async fn list(
     cursor: Option<String>,
 ) -> Result<ResourcePage, Failure> {
     let bad = || {
-        Failure::from(Reason::BadCursor)
-            .hint("Pass the `nextCursor` of the page before, unchanged.")
+        let why = Failure::from(Reason::BadCursor)
+            .hint("Pass the `nextCursor` of the page before, unchanged.");
+        authority.gate().refuse(caller, Verb::List, "", why)
     };
     let ids: Vec<RootId> = authority
         .roots()

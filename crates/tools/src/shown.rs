@@ -1,5 +1,7 @@
 //! Pieces of replies that several tools show alike.
 
+use std::borrow::Cow;
+
 use portcullis_files::{Entry, Meta};
 use portcullis_policy::Containment;
 use portcullis_proto::Counts;
@@ -86,4 +88,28 @@ pub(crate) fn containment(containment: Containment) -> String {
         Containment::BestEffort => "best_effort",
     }
     .to_owned()
+}
+
+/// A name as text shows it. One that no path can ask for may hold a line break
+/// or a terminal's command, and must not pass for lines of ours.
+pub(crate) fn on_one_line(name: &str, askable: bool) -> Cow<'_, str> {
+    if askable {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(name.escape_debug().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_cannot_forge_a_line_of_a_listing() {
+        assert_eq!(on_one_line("ü.txt", true), "ü.txt");
+        assert_eq!(
+            on_one_line("a\n.env\u{1b}[31m\u{202e}", false),
+            "a\\n.env\\u{1b}[31m\\u{202e}"
+        );
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) async fn call(
     caller: &Caller,
     arguments: Value,
 ) -> Result<(Reply, String), Failure> {
-    let arguments: Arguments = parse(arguments)?;
+    let arguments: Arguments = parse(authority, caller, Verb::Stat, arguments)?;
     let (scope, path) = scope(
         authority,
         caller,

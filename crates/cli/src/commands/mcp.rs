@@ -54,8 +54,9 @@ pub(crate) fn run(
         }
     });
     // The thread that reads standard input may wait for a line that never
-    // comes; nothing else is under way any more.
+    // comes, so threads are not waited for; the lines of what they do are.
     runtime.shutdown_background();
+    world.end();
     match ended {
         Ok(()) => log.info("ended in order"),
         Err(why) => log.warn(why),

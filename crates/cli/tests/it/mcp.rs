@@ -102,6 +102,39 @@ fn its_own_state_is_never_served() {
 }
 
 #[test]
+fn settings_that_stand_in_the_directory_served_are_not_served() {
+    let sandbox = Sandbox::new();
+    sandbox.file("gate.json", "{}");
+    let settings = sandbox.dir().join("gate.json");
+    let mut client = sandbox.serve(&["--settings", settings.to_str().unwrap()]);
+    let read = client.read("gate.json");
+    assert_eq!(read["structuredContent"]["reason"], "protected_state");
+    assert_eq!(client.leave(), 0);
+}
+
+#[test]
+fn what_is_under_way_when_it_is_told_to_end_has_its_line() {
+    let sandbox = Sandbox::new();
+    for n in 0..3_000 {
+        sandbox.file(&format!("many/{n}/x"), "");
+    }
+    let mut client = sandbox.serve(&[]);
+    client.send(&json!({"jsonrpc": "2.0", "id": 90, "method": "tools/call",
+        "params": {"name": "glob", "arguments": {"pattern": "**/nothing"}}}));
+    // The read is answered while the walk goes on beside it.
+    client.read("a.txt");
+    let pid = client.pid().to_string();
+    Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert_eq!(client.ended(), 0);
+    let verified = sandbox.run(&["audit", "verify"]).with(0);
+    assert!(!verified.out.contains("not signed"), "{verified:?}");
+    sandbox
+        .run(&["audit", "query", "--operation", "glob"])
+        .with(0)
+        .out_has("glob");
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_told_with_a_next_step() {
     Sandbox::new()
         .run(&["mcp", "--dir", "nowhere"])

@@ -310,3 +310,25 @@ fn a_lasting_answer_brought_from_the_agents_client_is_a_no() {
     assert_eq!(block(rig.run(&caller, Verb::Read, "a")), Ok("bytes"));
     assert_eq!(rig.kept.rules.lock().unwrap().len(), 1);
 }
+
+#[test]
+fn a_look_at_a_secret_is_allowed_once_and_no_yes_to_its_bytes_is_kept() {
+    let rig = open_rig();
+    let people = People::on(Surface::Console)
+        .say(Decision::AllowSession)
+        .shared();
+    let caller = with(&people).in_session(session("s"));
+    assert_eq!(
+        rig.reason(&caller, Verb::Stat, ".env"),
+        Some(Reason::ApprovalDenied)
+    );
+    assert_eq!(
+        people.questions()[0].offered,
+        [
+            Decision::AllowOnce,
+            Decision::DenyOnce,
+            Decision::AlwaysDeny
+        ]
+    );
+    assert!(!reads(&rig, caller, ".env"));
+}

@@ -233,3 +233,26 @@ fn a_call_refused_before_there_was_a_root_is_recorded_too() {
     let line = rig.ended(Outcome::Failed, Some(Reason::UnknownRoot));
     assert_eq!(line.alleged.as_deref(), Some("x:y"));
 }
+
+#[test]
+fn a_gate_that_ends_stops_what_is_under_way_and_knows_whose_line_is_missing() {
+    let rig = open_rig();
+    let begun = block(rig.permit(&alone(), Verb::Read, "a")).unwrap();
+    let running = block(rig.permit(&alone(), Verb::Read, "b")).unwrap();
+    assert_eq!(rig.gate.under_way(), 2);
+    let stopped: Result<(), Failure> = spend(begun, |live| {
+        live.still()?;
+        rig.gate.end();
+        live.still()?;
+        Ok(((), Settled::default()))
+    });
+    assert_eq!(stopped.unwrap_err().reason(), Reason::Cancelled);
+    assert_eq!(rig.gate.under_way(), 1);
+    drop(running);
+    assert_eq!(
+        rig.reason(&alone(), Verb::Read, "c"),
+        Some(Reason::Cancelled)
+    );
+    assert_eq!(rig.gate.under_way(), 0);
+    assert_eq!(rig.lines.closing().len(), 3);
+}

@@ -88,17 +88,14 @@ impl Authority {
         let root = Root::adopt(path, &spec.policy, resolver)?;
         for own in &self.own_state {
             let own = real(own);
-            if root.host_path().starts_with(&own) {
+            let places = root.places_of(&own)?;
+            if root.host_path().starts_with(&own) || places.contains(&RelPath::root()) {
                 return Err(Failure::new(
                     Reason::ProtectedState,
                     "The directory to serve is Portcullis's own state.",
                 ));
             }
-            let Some(inside) = root.strip(&own) else {
-                continue;
-            };
-            let inside = inside.to_str().ok_or(Reason::BadName)?;
-            spec.policy.own_state.push(RelPath::parse(inside)?);
+            spec.policy.own_state.extend(places);
         }
         let id = spec.id.clone();
         let declared = Arc::new(Declared {

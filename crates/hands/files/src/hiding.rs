@@ -31,6 +31,15 @@ impl Hiding {
         Self::Nothing
     }
 
+    /// After how many names to look whether a deed may go on: sooner where
+    /// every name is matched against rules that the tree brings along.
+    pub(crate) fn look_every(&self) -> u64 {
+        match self {
+            Self::By(stack) if !stack.is_empty() => 64,
+            Self::By(_) | Self::Nothing => 4096,
+        }
+    }
+
     /// What holds for the entries of the directory at `path`: the ignore files
     /// of every directory from the root down to it. No link is on the way.
     pub(crate) fn at(root: &Root, path: &RelPath, terms: &Terms) -> Self {
@@ -98,6 +107,9 @@ fn with_layers(
 ) -> IgnoreStack {
     let mut stack = stack.clone();
     for kind in IgnoreKind::ALL {
+        if stack.is_full() {
+            break;
+        }
         if let Some(content) = read_small(root, dir, path, kind.file_name(), terms) {
             stack = stack.with(IgnoreLayer::parse(path.clone(), kind, &content));
         }

@@ -31,10 +31,19 @@ pub struct Root {
     ino: u64,
     mount: u64,
     containment: Containment,
-    /// Mounts inside the root that may be entered, with what is mounted there.
-    mounts: Vec<(RelPath, u64)>,
+    /// Mounts inside the root that may be entered.
+    mounts: Vec<Listed>,
     /// The spellings of the root's path that callers may use as a prefix.
     names: Vec<PathBuf>,
+}
+
+/// A mount inside a root that the policy lists.
+#[derive(Debug)]
+struct Listed {
+    place: RelPath,
+    mount: u64,
+    /// Device and inode of what is mounted there.
+    identity: (u64, u64),
 }
 
 /// A handle, and where it really stands in the root.
@@ -134,7 +143,7 @@ impl Root {
     }
 
     /// Finds what is mounted at the places the policy lists.
-    fn listed_mounts(&self, policy: &RootPolicy) -> Result<Vec<(RelPath, u64)>, Failure> {
+    fn listed_mounts(&self, policy: &RootPolicy) -> Result<Vec<Listed>, Failure> {
         policy
             .mounts
             .iter()
@@ -152,7 +161,12 @@ impl Root {
                     return Err(hinted(Reason::SpecialFile));
                 }
                 let seen = sys::handle_meta(handle.as_fd()).map_err(failure)?;
-                Ok((place.clone(), sys::mount_of(&seen)))
+                let meta = Meta::of_statx(&seen);
+                Ok(Listed {
+                    place: place.clone(),
+                    mount: sys::mount_of(&seen),
+                    identity: (meta.dev, meta.ino),
+                })
             })
             .collect()
     }
@@ -186,9 +200,36 @@ impl Root {
             .find_map(|name| absolute.strip_prefix(name).ok())
     }
 
+    /// Where `host`, a path of our own, stands in the root, if it does. Asked of
+    /// the directories above it and not of its name: a directory that is mounted
+    /// twice has two.
+    pub(crate) fn places_of(&self, host: &Path) -> Result<Vec<RelPath>, Failure> {
+        let mut places = Vec::new();
+        if let Some(rest) = self.strip(host) {
+            places.push(RelPath::parse(rest.to_str().ok_or(Reason::BadName)?)?);
+        }
+        for above in host.ancestors() {
+            let Ok(seen) = rustix::fs::stat(above) else {
+                continue;
+            };
+            let seen = Meta::of_stat(&seen);
+            let root = (RelPath::root(), self.identity());
+            let listed = self.mounts.iter().map(|l| (l.place.clone(), l.identity));
+            for (top, identity) in std::iter::once(root).chain(listed) {
+                if (seen.dev, seen.ino) == identity {
+                    let rest = host.strip_prefix(above).unwrap_or(host);
+                    let rest = rest.to_str().ok_or(Reason::BadName)?;
+                    places.push(RelPath::parse(&format!("{}/{rest}", top.shown()))?);
+                }
+            }
+        }
+        places.dedup();
+        Ok(places)
+    }
+
     /// Whether `mount` is the root's own, or one the policy lists.
     pub(crate) fn has_mount(&self, mount: u64) -> bool {
-        mount == self.mount || self.mounts.iter().any(|(_, listed)| *listed == mount)
+        mount == self.mount || self.mounts.iter().any(|listed| listed.mount == mount)
     }
 
     /// Opens `path` with `flags` and looks at what it got.
@@ -228,7 +269,7 @@ impl Root {
         let listed = self
             .mounts
             .iter()
-            .map(|(place, _)| place)
+            .map(|listed| &listed.place)
             .filter(|place| path.is_under(place))
             .max_by_key(|place| place.as_str().len());
         let ours = |handle: OwnedFd| {
@@ -355,5 +396,26 @@ impl Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.open(path, flags, Symlinks::Reject)
             .is_ok_and(|now| (now.meta.dev, now.meta.ino) == (was.dev, was.ino))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_proto::RootKind;
+
+    use super::*;
+
+    #[test]
+    fn our_own_state_is_known_by_what_it_is_under_whatever_name() {
+        let scratch = crate::ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let policy = RootPolicy::of(RootKind::Workspace);
+        let root = Root::adopt(scratch.path(), &policy, Resolver::Best).unwrap();
+        // A second name for the same directory, as a bind mount gives it one.
+        let top = scratch.path().canonicalize().unwrap();
+        let again = Path::new("/proc/self/root").join(top.strip_prefix("/").unwrap());
+        let own = RelPath::parse("deep/state").unwrap();
+        assert_eq!(root.places_of(&again.join("deep/state")), Ok(vec![own]));
+        assert_eq!(root.places_of(&again), Ok(vec![RelPath::root()]));
+        assert_eq!(root.places_of(Path::new("/nowhere/state")), Ok(Vec::new()));
     }
 }

@@ -178,7 +178,10 @@ impl ServerHandler for Handler {
             &bound,
         ) {
             Ok(caller) => errand.caller = caller,
-            Err(failure) => return Ok(shape::result(ToolReply::failed(&failure)).into()),
+            Err(why) => {
+                let failure = self.parts.machine.refuse(&errand.caller, &name, why);
+                return Ok(shape::result(ToolReply::failed(&failure)).into());
+            }
         }
         if let Some(token) = context.meta.get_progress_token() {
             errand.caller = errand.caller.clone().reporting(progress(&context, token));
@@ -242,7 +245,10 @@ impl ServerHandler for Handler {
                 request.input_responses.as_ref(),
                 &bound,
             )
-            .map_err(|failure| shape::error(&failure))?;
+            .map_err(|why| {
+                let machine = &self.parts.machine;
+                shape::error(&machine.refuse(&errand.caller, &request.uri, why))
+            })?;
         let read = self
             .parts
             .machine

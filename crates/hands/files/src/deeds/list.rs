@@ -143,6 +143,15 @@ pub struct Listed {
 /// entries cannot share.
 type SortKey = (bool, Vec<u8>);
 
+/// How long a listing may take. A page is the first of all names, so half a
+/// directory is no page: what takes longer is refused.
+const MAX_US: u64 = 20_000_000;
+
+fn late() -> Failure {
+    Failure::from(Reason::Deadline)
+        .hint("List it with includeIgnored, or find what you need with a pattern.")
+}
+
 /// Lists.
 pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Listed, Failure> {
     permit.spend(Key::turn(), |listing, terms, live| {
@@ -158,10 +167,15 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
         let max = request.max.max(1);
         let mut more = false;
         let mut seen = 0u64;
+        let look_every = hiding.look_every();
+        let deadline = live.monotonic_us().saturating_add(MAX_US);
         each_name(listing.handle.as_fd(), &listing.path, |name| {
             seen += 1;
-            if seen.is_multiple_of(4096) {
+            if seen.is_multiple_of(look_every) {
                 live.still()?;
+                if live.monotonic_us() >= deadline {
+                    return Err(late());
+                }
             }
             if !request.want.takes(name.entity)
                 || !admitted(terms, &listing.path, &name, &mut counts)

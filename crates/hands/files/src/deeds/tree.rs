@@ -109,16 +109,22 @@ struct Growing {
 /// How many patterns a tree can leave out, and the longest of them.
 const MAX_EXCLUDES: usize = 128;
 const MAX_PATTERN: usize = 1024;
-/// After how many names to look whether the deed may go on.
-const LOOK_EVERY: u64 = 4096;
+/// All of them together: compiled, a byte takes a kilobyte, and an agent can ask
+/// for many trees at once.
+const MAX_EXCLUDE_BYTES: usize = 8 * 1024;
 
 fn excluded(request: &TreeRequest) -> Result<PatternSet, Failure> {
     let long = |pattern: &String| pattern.len() > MAX_PATTERN;
-    if request.exclude.len() > MAX_EXCLUDES || request.exclude.iter().any(long) {
+    let bytes: usize = request.exclude.iter().map(String::len).sum();
+    if request.exclude.len() > MAX_EXCLUDES
+        || bytes > MAX_EXCLUDE_BYTES
+        || request.exclude.iter().any(long)
+    {
         return Err(Failure::new(
             Reason::BadGlob,
-            "There are more than 128 patterns, or one is longer than 1,024 bytes.",
-        ));
+            "There are more than 128 patterns, one is longer than 1,024 bytes, or they are longer than 8 KiB together.",
+        )
+        .hint("Leave out less, or ask for a directory further down."));
     }
     PatternSet::compile(&request.exclude)
         .map_err(|bad| Failure::new(Reason::BadGlob, bad.to_string()))
@@ -170,6 +176,7 @@ pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tre
                         request,
                         exclude: &exclude,
                         live,
+                        deadline_us: deadline,
                     },
                     &mut counts,
                 );
@@ -225,6 +232,7 @@ struct Wanted<'a> {
     request: &'a TreeRequest,
     exclude: &'a PatternSet,
     live: &'a Live<'a>,
+    deadline_us: u64,
 }
 
 /// The names in one directory, directories first; `None` when it was moved away
@@ -264,10 +272,14 @@ fn children(
     let keep = request.max_entries.saturating_add(1);
     let mut names: Vec<Name> = Vec::new();
     let mut seen = 0u64;
+    let look_every = hiding.look_every();
     each_name(handle, path, |name| {
         seen += 1;
-        if seen.is_multiple_of(LOOK_EVERY) {
+        if seen.is_multiple_of(look_every) {
             wanted.live.still()?;
+            if wanted.live.monotonic_us() >= wanted.deadline_us {
+                return Err(Reason::Deadline.into());
+            }
         }
         if !admitted(terms, path, &name, counts) {
             return Ok(());

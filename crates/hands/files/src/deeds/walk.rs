@@ -23,8 +23,6 @@ use crate::root::Root;
 const MAX_DEPTH: usize = 128;
 /// How many names of one directory are held and sorted at a time.
 const CHUNK: usize = 65_536;
-/// After how many names to look whether the walk may go on.
-const LOOK_EVERY: u64 = 4096;
 
 /// Whether the walk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +150,7 @@ impl Walk<'_> {
         let mut stopped = false;
         let mut moved = 0;
         let mut seen = 0u64;
+        let look_every = hiding.look_every();
         let (terms, root) = (self.terms, self.root);
         let mut counts = self.counts;
         let mut hand_on = |chunk: &mut Vec<Name>| {
@@ -174,7 +173,7 @@ impl Walk<'_> {
         };
         let read = each_name(handle.as_fd(), &path, |name| {
             seen += 1;
-            if seen.is_multiple_of(LOOK_EVERY) {
+            if seen.is_multiple_of(look_every) {
                 self.live.still()?;
                 stopped |= self.is_late();
             }

@@ -6,6 +6,12 @@ use super::wild::{About, Wild};
 
 /// How much of an ignore file is read; rules after that do not count.
 pub const MAX_IGNORE_BYTES: usize = 1024 * 1024;
+/// What all ignore files that hold in one directory may cost together. They are
+/// the tree's content: whoever wrote it must not decide how long a name takes
+/// or how much memory is held. Rules beyond it are left out; they only hide.
+pub(super) const MAX_WEIGHT: usize = 64 * 1024;
+/// How many bytes that only have to be read weigh as much as one state.
+const LIGHT: usize = 64;
 
 /// Whose ignore file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,6 +57,7 @@ pub struct IgnoreLayer {
     dir: RelPath,
     /// In the order of the file; the last that matches decides.
     rules: Box<[Rule]>,
+    weight: usize,
 }
 
 /// One line that says something.
@@ -74,11 +81,31 @@ impl IgnoreLayer {
     pub fn parse(dir: RelPath, kind: IgnoreKind, content: &[u8]) -> Self {
         let content = &content[..content.len().min(MAX_IGNORE_BYTES)];
         let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+        // Even what says nothing has to be read.
+        let mut weight = content.len() / LIGHT;
         let rules = content
             .split(|&byte| byte == b'\n')
-            .filter_map(Rule::parse)
+            .filter_map(|line| {
+                let cost = Rule::weight(line);
+                // What has no wildcard costs next to nothing, and is heard.
+                if cost > 1 && weight + cost > MAX_WEIGHT {
+                    return None;
+                }
+                weight += cost;
+                Rule::parse(line)
+            })
             .collect();
-        Self { kind, dir, rules }
+        Self {
+            kind,
+            dir,
+            rules,
+            weight: weight.min(MAX_WEIGHT),
+        }
+    }
+
+    /// What matching one name against it costs at most, in states.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Whose rules they are.
@@ -114,6 +141,21 @@ impl IgnoreLayer {
 }
 
 impl Rule {
+    /// What a line costs: its states where it has wildcards, which every byte
+    /// of a name may run through, and next to nothing where it has none.
+    fn weight(line: &[u8]) -> usize {
+        let wild = line
+            .iter()
+            .any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
+        if line.starts_with(b"#") {
+            0
+        } else if wild {
+            line.len()
+        } else {
+            usize::from(!line.is_empty())
+        }
+    }
+
     /// Reads one line as git does; `None` when it says nothing.
     fn parse(line: &[u8]) -> Option<Self> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use portcullis_proto::RelPath;
 
-use super::layer::{IgnoreKind, IgnoreLayer, Said};
+use super::layer::{IgnoreKind, IgnoreLayer, MAX_WEIGHT, Said};
 
 /// The ignore files of a directory and of all above it.
 ///
@@ -22,6 +22,8 @@ pub struct IgnoreStack(Option<Arc<Node>>);
 struct Node {
     layer: IgnoreLayer,
     above: Option<Arc<Node>>,
+    /// Of this layer and those above.
+    weight: usize,
 }
 
 /// Whether the path itself or a directory above it matched.
@@ -56,15 +58,29 @@ impl IgnoreStack {
     /// the directories above it.
     #[must_use]
     pub fn with(&self, layer: IgnoreLayer) -> Self {
+        let weight = self.weight().saturating_add(layer.weight());
+        if weight > MAX_WEIGHT {
+            return self.clone();
+        }
         Self(Some(Arc::new(Node {
             layer,
             above: self.0.clone(),
+            weight,
         })))
     }
 
     /// Whether there is no ignore file at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Whether no further file can say anything, so that none need be read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.weight() >= MAX_WEIGHT
+    }
+
+    fn weight(&self) -> usize {
+        self.0.as_deref().map_or(0, |node| node.weight)
     }
 
     /// The rule that ignores `path`, looking at every directory above it too.
@@ -100,7 +116,7 @@ impl IgnoreStack {
         }
         let mut settled = [false; IgnoreKind::ALL.len()];
         let mut node = self.0.as_deref();
-        while let Some(Node { layer, above }) = node {
+        while let Some(Node { layer, above, .. }) = node {
             node = above.as_deref();
             let settled = &mut settled[layer.kind() as usize];
             if *settled {

@@ -314,3 +314,24 @@ fn git_agrees_on_random_trees() {
     }
     assert!(disagreements.is_empty(), "{disagreements}");
 }
+
+#[test]
+fn a_hostile_ignore_file_decides_neither_the_time_nor_the_memory() {
+    let line = format!("{}b\n", "*a".repeat(500));
+    let heavy = line.repeat(MAX_IGNORE_BYTES / line.len());
+    let dirs: Vec<String> = (1..64).map(|deep| vec!["d"; deep].join("/")).collect();
+    let mut files: Vec<_> = dirs
+        .iter()
+        .map(|dir| (dir.as_str(), IgnoreKind::Git, heavy.as_str()))
+        .collect();
+    // An honest file above them is heard all the same.
+    files.insert(0, ("", IgnoreKind::Git, "*.log"));
+    let name = format!("d/{}", "a".repeat(255));
+    let stack = stack(&files);
+    let began = std::time::Instant::now();
+    for _ in 0..16 {
+        assert_eq!(stack.matched_entry(&path(&name), false), None);
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(5));
+    assert!(stack.matched_entry(&path("d/x.log"), false).is_some());
+}

@@ -112,6 +112,11 @@ impl FileLedger {
         &self.chain
     }
 
+    /// Signs the chain off. What is written later is refused.
+    pub fn close(&self) {
+        self.shared.close(self.clock.now_ms());
+    }
+
     fn put(&self, line: &mut Line, event: &Event<'_>) -> Result<(), LedgerDown> {
         event::write_event(line, event);
         let mut chain = self.shared.lock()?;
@@ -139,7 +144,7 @@ impl Ledger for FileLedger {
 impl Drop for FileLedger {
     /// Signs the chain off.
     fn drop(&mut self) {
-        self.shared.close(self.clock.now_ms());
+        self.close();
     }
 }
 
