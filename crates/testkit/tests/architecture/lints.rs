@@ -14,6 +14,7 @@ const MAY_LIFT: &[&str] = &[
     "crates/store/src/db.rs",
     "crates/cli/src/",
     "crates/testkit/",
+    "benches/src/main.rs",
 ];
 
 /// Files that may hold `unsafe`, each with a SAFETY comment per block.

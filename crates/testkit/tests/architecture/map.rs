@@ -23,12 +23,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("testkit", &["proto", "policy", "gate", "files", "store"]),
+    // A tool for us: it may use everything, and nothing may use it.
+    ("bench", &["proto", "policy", "gate", "files"]),
 ];
 
 /// Outside crate, and the only crates of ours that may use it.
 const ONLY_IN: &[(&str, &[&str])] = &[
     // Whoever names a system call is a hand, or attacks one.
-    ("rustix", &["files", "process", "hammer", "testkit"]),
+    (
+        "rustix",
+        &["files", "process", "hammer", "testkit", "bench"],
+    ),
+    // CPU clocks of other processes, which rustix does not have.
+    ("nix", &["bench"]),
     ("rusqlite", &["store"]),
     ("rmcp", &["server"]),
     ("clap", &["cli"]),

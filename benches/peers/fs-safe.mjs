@@ -1,0 +1,27 @@
+// Does what it is told with @openclaw/fs-safe in its strictest mode, and says
+// what that cost: a line `read 100 path` or `list 100 path` on standard input
+// is answered with CPU microseconds per operation.
+import { createInterface } from "node:readline";
+import { configureFsSafeNative, root } from "@openclaw/fs-safe";
+
+configureFsSafeNative({ mode: "require" });
+const scope = await root(process.argv[2]);
+
+const verbs = {
+  read: async (path) => {
+    const { length } = await scope.readBytes(path);
+    if (length !== 4096) throw new Error(`read ${length} bytes`);
+  },
+  list: async (path) => {
+    const entries = await scope.list(path, { withFileTypes: true });
+    if (entries.length !== 1000 || !(entries[0].size > 0)) throw new Error("not the list");
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const [verb, times, path] = line.split(" ");
+  const began = process.cpuUsage();
+  for (let n = 0; n < Number(times); n += 1) await verbs[verb](path);
+  const { user, system } = process.cpuUsage(began);
+  console.log((user + system) / Number(times));
+}

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Measures Portcullis side by side with its peers; fails when a limit is missed.
+#
+#   benches/run.sh                every row, in full (about 15 minutes)
+#   benches/run.sh --smoke        fewer iterations, the same limits
+#   benches/run.sh --only NAME    one row, without the audit's own bench
+#   benches/run.sh --json FILE    write the rows there as well
+#
+# Installs the peers with npm into benches/peers/node_modules, builds what is to
+# be measured, runs the rows, then what the audit costs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Node first: the others choose their native parts by the Node that installs them.
+node=node@24.21.0
+peers=(@openclaw/fs-safe@0.21.0 @modelcontextprotocol/server-filesystem@2026.8.31)
+
+only=false
+for argument in "$@"; do
+  case "$argument" in
+    --only) only=true ;;
+    -h | --help)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+      exit 0
+      ;;
+  esac
+done
+
+install() {
+  npm install --no-save --no-audit --no-fund --no-package-lock --loglevel=error "$@"
+}
+
+installed() {
+  [ -x node_modules/node/bin/node ] &&
+    compgen -G 'node_modules/@openclaw/fs-safe-*/package.json' >/dev/null &&
+    [ -f node_modules/@modelcontextprotocol/server-filesystem/dist/index.js ]
+}
+
+install_peers() (
+  cd benches/peers
+  installed && exit 0
+  # npm runs on the Node it is about to install again, so it needs one elsewhere.
+  elsewhere=$(mktemp -d)
+  trap 'rm -rf "$elsewhere"' EXIT
+  install "$node" &&
+    cp node_modules/node/bin/node "$elsewhere/node" &&
+    PATH="$elsewhere:$PATH" install "$node" "${peers[@]}" &&
+    installed
+)
+
+if ! install_peers; then
+  printf 'problem: the peers could not be installed\nhint: check that npm reaches its registry, then run benches/run.sh again\n' >&2
+  exit 2
+fi
+
+cargo build --release --locked -p portcullis-cli -p portcullis-bench
+status=0
+"${CARGO_TARGET_DIR:-target}/release/portcullis-bench" "$@" || status=$?
+if ! $only; then
+  cargo bench --locked -p portcullis-files --bench audit_verify -- --smoke --check || status=1
+fi
+exit "$status"

@@ -1,0 +1,60 @@
+//! One file per promise, or per few that share a world.
+
+mod flat;
+mod fs_safe;
+mod gate;
+mod list;
+mod mcp;
+mod read;
+mod start;
+mod tail;
+
+use crate::Outcome;
+use crate::setup::Setup;
+use crate::table::Row;
+
+/// Rows that are measured together.
+pub(crate) struct Bench {
+    pub(crate) rows: &'static [&'static str],
+    pub(crate) run: fn(&Setup) -> Outcome<Vec<Row>>,
+}
+
+/// Every bench, in the order of the table.
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench {
+        rows: &["read-4k"],
+        run: read::run,
+    },
+    Bench {
+        rows: &["list-1000"],
+        run: list::run,
+    },
+    Bench {
+        rows: &["gate-overhead", "hooks-none", "hooks-one"],
+        run: gate::run,
+    },
+    Bench {
+        rows: &["fs-safe-read", "fs-safe-list"],
+        run: fs_safe::run,
+    },
+    Bench {
+        rows: &["mcp-read", "mcp-list"],
+        run: mcp::run,
+    },
+    Bench {
+        rows: &["start", "start-cpu", "idle-rss"],
+        run: start::run,
+    },
+    Bench {
+        rows: &["tail-grows", "tail-peak", "far-line"],
+        run: tail::run,
+    },
+    Bench {
+        rows: &["flat-list"],
+        run: flat::list,
+    },
+    Bench {
+        rows: &["flat-glob"],
+        run: flat::glob,
+    },
+];

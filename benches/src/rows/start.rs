@@ -1,0 +1,93 @@
+//! From nothing to the first reply, and what an idle server keeps.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::Outcome;
+use crate::cpu;
+use crate::rounds::median;
+use crate::scratch::Scratch;
+use crate::server::Server;
+use crate::setup::Setup;
+use crate::table::{Figure, Row, Unit};
+
+/// Starts of each, in turn.
+const STARTS: usize = 31;
+
+pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
+    let scratch = Scratch::new()?.with_small_file()?;
+    // The first start makes the data directory, and both get into the page cache.
+    serve(setup, &scratch)?;
+    git()?;
+    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    let (mut our_cpu, mut peer_cpu) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let (wall, cpu) = spent(|| serve(setup, &scratch))?;
+        ours.push(wall);
+        our_cpu.push(cpu);
+        let (wall, cpu) = spent(git)?;
+        peer.push(wall);
+        peer_cpu.push(cpu);
+    }
+    Ok(vec![
+        Row::at_most_times(
+            "start",
+            Unit::Millis,
+            (median(ours), median(peer)),
+            3.0,
+            "wall clock from spawn to the reply to initialize, against `git --version`; the median \
+             of 31 in turn",
+        ),
+        Row::at_most_times(
+            "start-cpu",
+            Unit::Millis,
+            (median(our_cpu), median(peer_cpu)),
+            3.0,
+            "CPU of the same processes from spawn to exit; the median",
+        ),
+        idle(setup, &scratch)?,
+    ])
+}
+
+fn idle(setup: &Setup, scratch: &Scratch) -> Outcome<Row> {
+    let mut server = Server::portcullis(setup, scratch)?.ready()?;
+    server.request("tools/list", &json!({}))?;
+    std::thread::sleep(Duration::from_millis(200));
+    let resident = cpu::memory(server.pid(), "VmRSS")?;
+    Ok(Row::at_most(
+        "idle-rss",
+        Figure(resident, Unit::MiB),
+        15.0,
+        "resident memory of an idle `portcullis mcp` after initialize and tools/list",
+    ))
+}
+
+/// Milliseconds on the wall up to where `act` says, and of CPU altogether.
+fn spent(act: impl FnOnce() -> Outcome<Duration>) -> Outcome<(f64, f64)> {
+    let cpu = cpu::ended_children()?;
+    let wall = act()?;
+    let cpu = cpu::ended_children()? - cpu;
+    Ok((wall.as_secs_f64() * 1e3, cpu.as_secs_f64() * 1e3))
+}
+
+fn serve(setup: &Setup, scratch: &Scratch) -> Outcome<Duration> {
+    let began = Instant::now();
+    let server = Server::portcullis(setup, scratch)?;
+    let wall = began.elapsed();
+    server.end()?;
+    Ok(wall)
+}
+
+fn git() -> Outcome<Duration> {
+    let began = Instant::now();
+    let status = Command::new("git")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()?;
+    if !status.success() {
+        return Err("git --version failed".into());
+    }
+    Ok(began.elapsed())
+}

@@ -1,0 +1,283 @@
+//! The rows, as a person reads them and as a program does.
+
+use std::fmt;
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// CPU microseconds an operation, where not said otherwise.
+    Micros,
+    /// CPU nanoseconds an entry.
+    Nanos,
+    /// Milliseconds.
+    Millis,
+    /// Memory.
+    MiB,
+    /// One over the other.
+    Times,
+}
+
+/// A figure and what it is counted in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure(pub(crate) f64, pub(crate) Unit);
+
+/// What the figure in the middle has to keep to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+    /// Told for the reader; promises nothing.
+    None,
+}
+
+/// One promise, measured.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) what: &'static str,
+    pub(crate) ours: Option<Figure>,
+    pub(crate) peer: Option<Figure>,
+    /// What the limit is held against.
+    pub(crate) ratio: Option<Figure>,
+    pub(crate) limit: Limit,
+    /// What was measured, in a sentence; figures that fit no column.
+    pub(crate) note: String,
+}
+
+impl Row {
+    /// Ours may cost at most `limit` times what the peer costs.
+    pub(crate) fn at_most_times(
+        what: &'static str,
+        unit: Unit,
+        (ours, peer): (f64, f64),
+        limit: f64,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            what,
+            ours: Some(Figure(ours, unit)),
+            peer: Some(Figure(peer, unit)),
+            ratio: Some(Figure(ours / peer, Unit::Times)),
+            limit: Limit::AtMost(limit),
+            note: note.into(),
+        }
+    }
+
+    /// The peer must cost at least `limit` times what ours costs.
+    pub(crate) fn times_cheaper(
+        what: &'static str,
+        (ours, peer): (f64, f64),
+        limit: f64,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            ratio: Some(Figure(peer / ours, Unit::Times)),
+            limit: Limit::AtLeast(limit),
+            ..Self::at_most_times(what, Unit::Micros, (ours, peer), limit, note)
+        }
+    }
+
+    /// A figure of ours alone that may be at most `limit`.
+    pub(crate) fn at_most(
+        what: &'static str,
+        ours: Figure,
+        limit: f64,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            what,
+            ours: Some(ours),
+            peer: None,
+            ratio: Some(ours),
+            limit: Limit::AtMost(limit),
+            note: note.into(),
+        }
+    }
+
+    /// A row that could not be measured, and so is missed.
+    pub(crate) fn unmeasured(what: &'static str, why: &str) -> Self {
+        Self {
+            what,
+            ours: None,
+            peer: None,
+            ratio: None,
+            limit: Limit::AtMost(0.0),
+            note: format!("not measured: {why}"),
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        match (self.limit, self.ratio) {
+            (Limit::None, _) => Verdict::Told,
+            (Limit::AtMost(limit), Some(ratio)) if ratio.0 <= limit => Verdict::Met,
+            (Limit::AtLeast(limit), Some(ratio)) if ratio.0 >= limit => Verdict::Met,
+            (Limit::AtMost(_) | Limit::AtLeast(_), _) => Verdict::Missed,
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let shown = |figure: Option<Figure>| figure.map_or("–".to_owned(), |f| f.to_string());
+        let unit = self.ratio.map_or(Unit::Times, |ratio| ratio.1);
+        [
+            self.what.to_owned(),
+            shown(self.ours),
+            shown(self.peer),
+            shown(self.ratio),
+            match self.limit {
+                Limit::None => "–".to_owned(),
+                Limit::AtMost(_) if self.ratio.is_none() => "–".to_owned(),
+                Limit::AtMost(limit) => format!("≤ {}", Figure(limit, unit)),
+                Limit::AtLeast(limit) => format!("≥ {}", Figure(limit, unit)),
+            },
+            self.verdict().as_str().to_owned(),
+        ]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Met,
+    Missed,
+    Told,
+}
+
+impl Verdict {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Missed => "MISSED",
+            Self::Told => "told",
+        }
+    }
+
+    fn style(self) -> Style {
+        let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+        match self {
+            Self::Met => colour(AnsiColor::Green),
+            Self::Missed => colour(AnsiColor::Red).bold(),
+            Self::Told => Style::new().dimmed(),
+        }
+    }
+}
+
+/// Every row of a run.
+#[derive(Debug)]
+pub(crate) struct Table {
+    smoke: bool,
+    rows: Vec<Row>,
+}
+
+const HEAD: [&str; 6] = ["what", "ours", "peer", "ratio", "limit", "verdict"];
+
+impl Table {
+    pub(crate) fn new(smoke: bool) -> Self {
+        Self {
+            smoke,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    /// Whether every promise was kept, and one was looked at.
+    pub(crate) fn all_met(&self) -> bool {
+        !self.rows.is_empty() && self.missed() == 0
+    }
+
+    fn missed(&self) -> usize {
+        let missed = |row: &&Row| row.verdict() == Verdict::Missed;
+        self.rows.iter().filter(missed).count()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let figure =
+            |figure: Option<Figure>| figure.map(|f| json!({"value": f.0, "unit": f.1.as_str()}));
+        let rows: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "what": row.what,
+                    "ours": figure(row.ours),
+                    "peer": figure(row.peer),
+                    "ratio": figure(row.ratio),
+                    "limit": row.cells()[4],
+                    "verdict": row.verdict().as_str(),
+                    "note": row.note,
+                })
+            })
+            .collect();
+        json!({"smoke": self.smoke, "rows": rows})
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cells: Vec<_> = self.rows.iter().map(Row::cells).collect();
+        let mut widths = HEAD.map(str::len);
+        for row in &cells {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |cells: [&str; 6]| {
+            let mut line = String::new();
+            for (n, (cell, width)) in cells.iter().zip(widths).enumerate() {
+                let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
+                // Names to the left, figures to the right.
+                line += &match n {
+                    0 => format!("{cell}{gap}"),
+                    5 => format!("  {cell}"),
+                    _ => format!("  {gap}{cell}"),
+                };
+            }
+            line
+        };
+        let bold = Style::new().bold();
+        let rule = "─".repeat(widths.iter().sum::<usize>() + 10);
+        writeln!(f, "\n{bold}{}{bold:#}\n{rule}", line(HEAD))?;
+        for (row, cells) in self.rows.iter().zip(&cells) {
+            let style = row.verdict().style();
+            let text = line(cells.each_ref().map(String::as_str));
+            let verdict = row.verdict().as_str();
+            let rest = text.strip_suffix(verdict).unwrap_or(&text);
+            writeln!(f, "{rest}{style}{verdict}{style:#}")?;
+        }
+        writeln!(f, "{rule}")?;
+        for row in self.rows.iter().filter(|row| !row.note.is_empty()) {
+            writeln!(f, "{}: {}", row.what, row.note)?;
+        }
+        let mode = if self.smoke { "smoke" } else { "full" };
+        writeln!(
+            f,
+            "{} rows, {} missed ({mode} run; CPU time, the best of interleaved rounds)",
+            self.rows.len(),
+            self.missed()
+        )
+    }
+}
+
+impl Unit {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Micros => "µs",
+            Self::Nanos => "ns",
+            Self::Millis => "ms",
+            Self::MiB => "MiB",
+            Self::Times => "×",
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(value, unit) = self;
+        let space = if *unit == Unit::Times { "" } else { " " };
+        let digits = if value.abs() < 100.0 { 2 } else { 0 };
+        write!(f, "{value:.digits$}{space}{}", unit.as_str())
+    }
+}
