@@ -180,10 +180,6 @@ pub(crate) fn os_failure(errno: Errno, path: &Path) -> Failure {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a test plants what it must not follow"
-)]
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -179,14 +179,14 @@ fn plant(dice: &mut Dice) -> Plan {
                     dirs.push(format!("{path}/"));
                 }
             }
-            4..=8 if !place.exists() => {
+            4..=8 if place.symlink_metadata().is_err() => {
                 let content = format!("{{\"inside\": {}}}", dice.roll() % 1000);
                 let content = format!("[{}{content}]", "1, ".repeat(dice.below(20)));
                 drop(std::fs::write(&place, content));
             }
             9..=10 => drop(std::os::unix::fs::symlink(dice.one_of(TARGETS), &place)),
             11 => drop(std::fs::hard_link(scratch.at("../out/CANARY.txt"), &place)),
-            12 if !place.exists() => scratch.add(&format!("{path} |")),
+            12 if place.symlink_metadata().is_err() => scratch.add(&format!("{path} |")),
             _ => {
                 let odd = std::ffi::OsStr::from_bytes(b"odd\xff\xfe");
                 drop(std::fs::write(scratch.at(&parent).join(odd), "inside"));
