@@ -16,12 +16,12 @@ impl Effort {
     pub(crate) fn of(smoke: bool) -> Self {
         if smoke {
             Self {
-                rounds: 5,
+                rounds: 9,
                 share: 5,
             }
         } else {
             Self {
-                rounds: 9,
+                rounds: 15,
                 share: 1,
             }
         }

@@ -2,8 +2,8 @@
 
 use portcullis_proto::Facts;
 
-use crate::Verdict;
 use crate::judge::{Ruling, Standing, judge, rule_on};
+use crate::{Denial, Verdict};
 
 /// Hears each step of a judgement. The silent one costs nothing.
 pub(crate) trait Trace {
@@ -74,13 +74,7 @@ pub fn explain(facts: &Facts, standing: &[Standing<'_>]) -> Explanation {
                     }
                 ),
             ),
-            Ruling::Deny(denial) => (
-                3,
-                format!(
-                    "decided by {}; removing that, and nothing less, would change it",
-                    denial.source
-                ),
-            ),
+            Ruling::Deny(denial) => (3, what_would_lift(&denial)),
         };
         // The strictest ruling is the verdict, so it is the one to change.
         if weight > heaviest {
@@ -92,4 +86,19 @@ pub fn explain(facts: &Facts, standing: &[Standing<'_>]) -> Explanation {
         steps,
         change,
     }
+}
+
+/// What would turn a no into something else.
+fn what_would_lift(denial: &Denial) -> String {
+    let source = &denial.source;
+    if source.as_str() == "grant:none" {
+        return "nobody granted it; a grant for this subject on this root would".to_owned();
+    }
+    if source.as_str() == "trust" {
+        return "nobody trusts this root; `portcullis trust add` would".to_owned();
+    }
+    if source.as_str() == "own-state" {
+        return "decided by own-state; nothing would change it".to_owned();
+    }
+    format!("decided by {source}; removing that, and nothing less, would change it")
 }

@@ -1,18 +1,17 @@
 //! Arguments as agents send them: checked whole, before anything is done.
 
-use portcullis_files::Authority;
+use portcullis_files::{Authority, ScopedFs};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Reason, RootId, Verb};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use portcullis_files::ScopedFs;
-
 /// Reads `arguments` as `T`; what does not fit is named.
 pub(crate) fn parse<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
-    let arguments = match arguments {
-        Value::Null => Value::Object(serde_json::Map::new()),
-        given => given,
+    let arguments = if arguments.is_null() {
+        Value::Object(serde_json::Map::new())
+    } else {
+        arguments
     };
     serde_json::from_value(arguments).map_err(|error| {
         Failure::new(

@@ -7,7 +7,7 @@ use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
 
-use crate::machine::{Machine, ResourceEntry, ResourceText, Task};
+use crate::machine::{Machine, ResourcePage, ResourceText, Task};
 use crate::{catalogue, get_file_tree, glob, list_files, read_file, resource, stat};
 
 /// This machine.
@@ -86,7 +86,7 @@ impl Machine for Here {
         &'a self,
         caller: &'a Caller,
         cursor: Option<String>,
-    ) -> Task<'a, Result<(Vec<ResourceEntry>, Option<String>), Failure>> {
+    ) -> Task<'a, Result<ResourcePage, Failure>> {
         Box::pin(async move {
             if !self.offers_files() {
                 return Ok((Vec::new(), None));

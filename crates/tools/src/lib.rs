@@ -24,5 +24,5 @@ mod stat;
 
 pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
-pub use machine::{Machine, ResourceEntry, ResourceText, Task};
+pub use machine::{Machine, ResourceEntry, ResourcePage, ResourceText, Task};
 pub use resource::base64;

@@ -101,3 +101,17 @@ impl Limits {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_in_the_spec_are_the_code() {
+        let spec = include_str!("../../../docs/SPEC.md");
+        for Limit { what, default, max } in LIMITS.rows() {
+            let row = format!("| {what} | {default} | {max} |");
+            assert!(spec.contains(&row), "docs/SPEC.md lacks: {row}");
+        }
+    }
+}

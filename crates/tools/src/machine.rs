@@ -22,6 +22,9 @@ pub struct ResourceEntry {
     pub size: Option<u64>,
 }
 
+/// A page of resources, and where the next one begins.
+pub type ResourcePage = (Vec<ResourceEntry>, Option<String>);
+
 /// A resource's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceText {
@@ -45,7 +48,7 @@ pub trait Machine: Send + Sync {
         &'a self,
         caller: &'a Caller,
         cursor: Option<String>,
-    ) -> Task<'a, Result<(Vec<ResourceEntry>, Option<String>), Failure>>;
+    ) -> Task<'a, Result<ResourcePage, Failure>>;
 
     /// Reads one resource.
     fn read_resource<'a>(

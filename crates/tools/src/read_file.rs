@@ -193,7 +193,9 @@ async fn text(
         if !text.ends_with('\n') && !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&format!("({})", notes.join("; ")));
+        text.push('(');
+        text.push_str(&notes.join("; "));
+        text.push(')');
     }
     let reply = Reply {
         path: read.path.shown().to_owned(),

@@ -1,11 +1,13 @@
 //! Files as MCP resources: `portcullis://<root>/<path>`.
 
+use std::fmt::Write as _;
+
 use portcullis_files::{Authority, ByteWindow, ListRequest, Order, Want};
 use portcullis_gate::Caller;
 use portcullis_proto::{Entity, Failure, Reason, RelPath, RootId, Verb};
 
 use crate::arguments::scope;
-use crate::machine::{ResourceEntry, ResourceText};
+use crate::machine::{ResourceEntry, ResourcePage, ResourceText};
 
 /// How many resources a page lists.
 const PAGE: usize = 200;
@@ -16,7 +18,7 @@ pub(crate) async fn list(
     authority: &Authority,
     caller: &Caller,
     cursor: Option<String>,
-) -> Result<(Vec<ResourceEntry>, Option<String>), Failure> {
+) -> Result<ResourcePage, Failure> {
     let bad = || {
         Failure::from(Reason::BadCursor)
             .hint("Pass the `nextCursor` of the page before, unchanged.")
@@ -45,10 +47,9 @@ pub(crate) async fn list(
             metadata: true,
             include_ignored: false,
         };
-        let listed = match authority.scope(caller, Some(id))?.list(".", request).await {
-            Ok(listed) => listed,
-            // A root this caller may not list is not there for it.
-            Err(_) => continue,
+        // A root this caller may not list is not there for it.
+        let Ok(listed) = authority.scope(caller, Some(id))?.list(".", request).await else {
+            continue;
         };
         let entries: Vec<ResourceEntry> = listed
             .entries
@@ -124,7 +125,8 @@ fn uri(root: &RootId, path: &RelPath) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'/') {
             uri.push(byte.into());
         } else {
-            uri.push_str(&format!("%{byte:02X}"));
+            // Writing to a String cannot fail.
+            let _ = write!(uri, "%{byte:02X}");
         }
     }
     uri

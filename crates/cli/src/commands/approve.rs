@@ -4,6 +4,7 @@
 //! answers nothing: the question stays, and its deadline turns silence into no.
 
 use std::collections::HashSet;
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -76,12 +77,7 @@ impl Desk {
         }
         for question in &questions {
             self.card(&mut out, question)?;
-            out.line(format_args!(
-                "  answer   portcullis approve answer {} {}",
-                question.id,
-                words(question).join("|")
-            ))?;
-            out.blank()?;
+            how_to_answer(&mut out, question)?;
         }
         Ok(Ending::Fine)
     }
@@ -185,12 +181,19 @@ impl Desk {
     /// watches, so a thread says so for as long as this lasts, prompt or not.
     fn watch(&self) -> Result<Ending, Problem> {
         let mut out = Out::stdout();
+        let heart = Heart::start(self.store.clone())?;
+        // Without a terminal questions are shown, and answered from elsewhere.
+        let prompts = std::io::stdin().is_terminal();
+        let how = if prompts {
+            "Esc leaves a question unanswered; Ctrl-C ends the watch."
+        } else {
+            "There is no terminal here: answer from another one."
+        };
         out.line(format_args!(
-            "{} Esc leaves a question unanswered; Ctrl-C ends the watch.",
+            "{} {how}",
             paint(CYAN, "Watching for questions.")
         ))?;
         out.flush()?;
-        let heart = Heart::start(self.store.clone())?;
         let mut skipped: HashSet<QuestionId> = HashSet::new();
         loop {
             let next = self
@@ -201,6 +204,13 @@ impl Desk {
                 thread::sleep(LOOK);
                 continue;
             };
+            if !prompts {
+                self.card(&mut out, &question)?;
+                how_to_answer(&mut out, &question)?;
+                out.flush()?;
+                skipped.insert(question.id);
+                continue;
+            }
             match self.put(&mut out, &question)? {
                 Heard::Said(decision) => self.say_or_tell(&mut out, &question, decision)?,
                 Heard::Skipped => {
@@ -264,8 +274,13 @@ impl Desk {
     }
 }
 
-fn words(question: &Question) -> Vec<&'static str> {
-    question.offered.iter().map(|one| one.as_str()).collect()
+fn how_to_answer(out: &mut Out, question: &Question) -> Result<(), Problem> {
+    let words: Vec<&str> = question.offered.iter().map(|one| one.as_str()).collect();
+    let (id, words) = (&question.id, words.join("|"));
+    out.line(format_args!(
+        "  answer   portcullis approve answer {id} {words}"
+    ))?;
+    out.blank()
 }
 
 const fn title(decision: Decision) -> &'static str {

@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::place::{Misplaced, read};
+use super::place::{Misplaced, read, without_place};
 use crate::args::LogLevel;
 
 /// What the file says. What it does not say is `None` or empty.
@@ -187,7 +187,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
         Some(section) => parse_rules(name, text, section).map_err(|error| Misplaced {
             line: error.line,
             column: error.column,
-            what: error.what,
+            what: without_place(&error.what),
         })?,
     };
     let mut roots: Vec<WrittenRoot> = Vec::new();
@@ -257,7 +257,7 @@ mod tests {
           "logLevel": "info"
         }"#;
         // `stat` is a verb, not an access.
-        check_wrong(text, 11, 34, "\"stat\" is not an access");
+        check_wrong(text, 10, 32, "\"stat\" is not an access");
         let text = text.replace("\"stat\"", "\"read\", \"filesystem:knowledge:read\"");
         let written = parse("settings.json", &text).unwrap();
         assert_eq!(written.permissions.filesystem_read, Some(Mode::Ask));
@@ -273,11 +273,13 @@ mod tests {
         check_wrong(
             "{\n \"permissions\": {\"shell\": \"maybe\"}}",
             2,
-            34,
+            33,
             "maybe",
         );
         check_wrong("{\"roots\": [\n {\"kind\": \"home\"}]}", 2, 16, "home");
         check_wrong("{", 1, 1, "EOF");
+        let rules = "{\"resourcePermissions\": {\"filesystemRead\":\n {\"denny\": []}}}";
+        check_wrong(rules, 2, 9, "denny");
         let two = r#"{"roots": [
           {"kind": "temp", "id": "a", "path": "/x"},
           {"kind": "temp", "id": "a", "path": "/y"}]}"#;

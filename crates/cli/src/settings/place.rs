@@ -33,7 +33,7 @@ impl Misplaced {
             } else {
                 error.column()
             },
-            what: without_place(error),
+            what: without_place(&error.to_string()),
         }
     }
 }
@@ -44,11 +44,10 @@ pub(crate) fn read<T: DeserializeOwned>(whole: &str, part: &RawValue) -> Result<
 }
 
 /// The parser's words without its own idea of the place, which we tell better.
-fn without_place(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
-        None => text,
+pub(crate) fn without_place(text: &str) -> String {
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => what.to_owned(),
+        None => text.to_owned(),
     }
 }
 

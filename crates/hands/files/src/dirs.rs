@@ -13,8 +13,8 @@ use crate::sys;
 /// One name in a directory, before anything is known but what `getdents` said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// The name; lossy where the disk holds no UTF-8.
-    pub(crate) name: String,
+    /// As it is shown; lossy where the disk holds no UTF-8.
+    pub(crate) shown: String,
     pub(crate) entity: Entity,
     /// The path it can be asked for by; `None` when no admitted path names it.
     pub(crate) path: Option<RelPath>,
@@ -25,7 +25,7 @@ pub(crate) struct Name {
 impl Name {
     /// The bytes on disk.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.raw.as_deref().unwrap_or(self.name.as_bytes())
+        self.raw.as_deref().unwrap_or(self.shown.as_bytes())
     }
 
     /// The path it is judged by. A name that no path can ask for is judged as
@@ -36,7 +36,7 @@ impl Name {
         }
         let plain = |c: char| RelPath::parse(c.encode_utf8(&mut [0; 4])).is_ok() || c == '.';
         let shown: String = self
-            .name
+            .shown
             .chars()
             .map(|c| {
                 if plain(c) {
@@ -65,14 +65,14 @@ pub(crate) fn each_name(
         if matches!(bytes, b"." | b"..") {
             continue;
         }
-        let kind = match entry.file_type() {
-            FileType::Unknown => match sys::child_meta(dir, entry.file_name()) {
-                Ok(stat) => FileType::from_raw_mode(stat.stx_mode.into()),
+        let mut kind = entry.file_type();
+        if kind == FileType::Unknown {
+            let Ok(stat) = sys::child_meta(dir, entry.file_name()) else {
                 // Gone since: it is not in the directory any more.
-                Err(_) => continue,
-            },
-            known => known,
-        };
+                continue;
+            };
+            kind = FileType::from_raw_mode(stat.stx_mode.into());
+        }
         let name = String::from_utf8_lossy(bytes);
         let (admitted, raw) = match &name {
             Cow::Borrowed(name) => (path.join(name).ok(), None),
@@ -81,7 +81,7 @@ pub(crate) fn each_name(
         each(Name {
             path: admitted,
             raw,
-            name: name.into_owned(),
+            shown: name.into_owned(),
             entity: entity(kind),
         })?;
     }

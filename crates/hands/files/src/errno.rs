@@ -32,6 +32,10 @@ pub(crate) fn from_io(error: &std::io::Error) -> Failure {
 }
 
 /// The failure for `reason`, with the next step where one is known.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "few reasons of an open have a next step"
+)]
 pub(crate) fn hinted(reason: Reason) -> Failure {
     let failure = Failure::from(reason);
     match reason {

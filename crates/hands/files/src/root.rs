@@ -198,23 +198,9 @@ impl Root {
         flags: OFlags,
         symlinks: Symlinks,
     ) -> Result<Opened, Failure> {
-        let crosses = self.mounts.iter().any(|(place, _)| path.is_under(place));
-        let handle = match self.containment {
-            Containment::KernelAtomic => {
-                sys::open_whole(self.handle.as_fd(), path, flags, symlinks, crosses)
-            }
-            Containment::BestEffort => {
-                let is_ours = |mount| mount == self.mount || (crosses && self.has_mount(mount));
-                sys::open_walk(self.handle.as_fd(), is_ours, path, flags)
-            }
-        }
-        .map_err(|errno| self.explain(errno, path, flags, symlinks))?;
-        if crosses {
-            let seen = sys::handle_meta(handle.as_fd()).map_err(failure)?;
-            if !self.has_mount(sys::mount_of(&seen)) {
-                return Err(hinted(Reason::MountBoundary));
-            }
-        }
+        let handle = self
+            .handle_at(path, flags, symlinks)
+            .map_err(|errno| self.explain(errno, path, flags, symlinks))?;
         let meta = Meta::of_stat(&fstat(&handle).map_err(failure)?);
         if meta.entity == Entity::Symlink {
             return Err(hinted(Reason::Symlink));
@@ -228,6 +214,53 @@ impl Root {
         #[cfg(portcullis_oracle)]
         crate::oracle::check(self.handle.as_fd(), handle.as_fd());
         Ok(Opened { handle, path, meta })
+    }
+
+    /// The handle behind `path`. Below a mount the policy lists, resolution
+    /// starts anew at its top, so that no other mount is crossed there either.
+    fn handle_at(
+        &self,
+        path: &RelPath,
+        flags: OFlags,
+        symlinks: Symlinks,
+    ) -> Result<OwnedFd, Errno> {
+        let root = self.handle.as_fd();
+        let listed = self
+            .mounts
+            .iter()
+            .map(|(place, _)| place)
+            .filter(|place| path.is_under(place))
+            .max_by_key(|place| place.as_str().len());
+        let ours = |handle: OwnedFd| {
+            let mount = sys::mount_of(&sys::handle_meta(handle.as_fd())?);
+            self.has_mount(mount).then_some(handle).ok_or(Errno::XDEV)
+        };
+        match (self.containment, listed) {
+            (Containment::KernelAtomic, None) => {
+                sys::open_whole(root, path, flags, symlinks, false)
+            }
+            (Containment::KernelAtomic, Some(place)) if place == path => {
+                sys::open_whole(root, path, flags, symlinks, true).and_then(ours)
+            }
+            (Containment::KernelAtomic, Some(place)) => {
+                let above = OFlags::PATH | OFlags::DIRECTORY;
+                let top =
+                    sys::open_whole(root, place, above, Symlinks::Reject, true).and_then(ours)?;
+                let rest = path
+                    .as_str()
+                    .get(place.as_str().len()..)
+                    .unwrap_or_default();
+                let rest = RelPath::parse(rest.trim_start_matches('/'));
+                let rest = rest.map_err(|_| Errno::NOENT)?;
+                sys::open_whole(top.as_fd(), &rest, flags, symlinks, false)
+            }
+            (Containment::BestEffort, None) => {
+                sys::open_walk(root, |mount| mount == self.mount, path, flags)
+            }
+            (Containment::BestEffort, Some(_)) => {
+                sys::open_walk(root, |mount| self.has_mount(mount), path, flags)
+            }
+        }
     }
 
     /// Opens the entry `name` of the directory behind `parent`, which stands at
@@ -256,21 +289,7 @@ impl Root {
     /// a second look, which decides nothing but the name of the refusal, tells
     /// them apart.
     fn explain(&self, errno: Errno, path: &RelPath, flags: OFlags, symlinks: Symlinks) -> Failure {
-        let strict = || match self.containment {
-            Containment::KernelAtomic => sys::open_whole(
-                self.handle.as_fd(),
-                path,
-                OFlags::PATH,
-                Symlinks::Reject,
-                false,
-            ),
-            Containment::BestEffort => sys::open_walk(
-                self.handle.as_fd(),
-                |mount| mount == self.mount,
-                path,
-                OFlags::PATH,
-            ),
-        };
+        let strict = || self.handle_at(path, OFlags::PATH, Symlinks::Reject);
         match errno {
             // With links followed, EXDEV is a link that leads out as well as a mount.
             Errno::XDEV if symlinks == Symlinks::AllowInRoot => {
@@ -282,11 +301,15 @@ impl Root {
             }
             // A link that is asked for as a directory is not one, to the kernel.
             Errno::NOTDIR if flags.contains(OFlags::DIRECTORY) => {
-                let is_link = match strict() {
-                    Err(errno) => errno == Errno::LOOP,
-                    Ok(handle) => fstat(&handle)
-                        .is_ok_and(|seen| Meta::of_stat(&seen).entity == Entity::Symlink),
-                };
+                // The walk follows none, whatever the root allows.
+                let follows = symlinks == Symlinks::AllowInRoot
+                    && self.containment == Containment::KernelAtomic;
+                let is_link = !follows
+                    && match strict() {
+                        Err(errno) => errno == Errno::LOOP,
+                        Ok(handle) => fstat(&handle)
+                            .is_ok_and(|seen| Meta::of_stat(&seen).entity == Entity::Symlink),
+                    };
                 let reason = if is_link {
                     Reason::Symlink
                 } else {

@@ -77,17 +77,16 @@ fn message(question: &Question) -> String {
 
 /// What a client's result says. Anything but an accepted choice is a no.
 pub(super) fn answer(result: &ElicitResult) -> Answer {
-    let decision = match &result.action {
-        ElicitationAction::Accept => result
-            .content
-            .as_ref()
-            .and_then(|content| content.get(FIELD))
-            .and_then(Value::as_str)
-            .and_then(Decision::parse)
-            .unwrap_or(Decision::DenyOnce),
-        // Declined, cancelled, or a word of a later protocol: not a yes.
-        _ => Decision::DenyOnce,
-    };
+    // Declined, cancelled, or a word of a later protocol: not a yes.
+    let accepted = matches!(result.action, ElicitationAction::Accept);
+    let decision = result
+        .content
+        .as_ref()
+        .filter(|_| accepted)
+        .and_then(|content| content.get(FIELD))
+        .and_then(Value::as_str)
+        .and_then(Decision::parse)
+        .unwrap_or(Decision::DenyOnce);
     Answer {
         decision,
         surface: Surface::Mcp,

@@ -171,3 +171,75 @@ async fn a_walk_tells_its_progress_to_who_asks() {
         assert_eq!(client.receive().await["method"], "notifications/progress");
     }
 }
+
+#[tokio::test]
+async fn every_limit_clamps_and_says_so() {
+    let world = World::new(Mode::Allow);
+    std::fs::write(
+        world.path("long.txt"),
+        "line\n".repeat(600) + &"x".repeat(5_000) + "\n",
+    )
+    .unwrap();
+    std::fs::create_dir(world.path("wide")).unwrap();
+    for n in 0..1_010 {
+        std::fs::write(world.path(&format!("wide/{n:04}")), "").unwrap();
+    }
+    let mut client = world.connect().handshake(json!({})).await;
+    let huge = 1_000_000;
+    let reply = client
+        .call(
+            "read_file",
+            json!({"filePath": "long.txt", "maxLines": huge}),
+        )
+        .await["structuredContent"]
+        .take();
+    assert_eq!(
+        (&reply["lineCount"], &reply["clamped"], &reply["hasMore"]),
+        (&json!(500), &json!(true), &json!(true))
+    );
+    let rest = client
+        .call(
+            "read_file",
+            json!({"filePath": "long.txt", "cursor": reply["nextCursor"]}),
+        )
+        .await["structuredContent"]
+        .take();
+    assert_eq!(
+        (&rest["lineCount"], &rest["cutLines"]),
+        (&json!(101), &json!(1)),
+        "{rest}"
+    );
+    let bytes = client
+        .call(
+            "read_file",
+            json!({"filePath": "long.txt", "byteOffset": 0, "byteLength": huge * 100}),
+        )
+        .await["structuredContent"]
+        .take();
+    assert_eq!(bytes["clamped"], true);
+    let list = client
+        .call("list_files", json!({"dirPath": "wide", "maxResults": huge}))
+        .await["structuredContent"]
+        .take();
+    assert_eq!(list["entries"].as_array().unwrap().len(), 1_000);
+    assert_eq!(
+        (&list["clamped"], &list["truncated"]),
+        (&json!(true), &json!(true))
+    );
+    let tree = client
+        .call("get_file_tree", json!({"maxDepth": 99, "maxEntries": huge}))
+        .await["structuredContent"]
+        .take();
+    assert_eq!(
+        (&tree["clamped"], &tree["complete"]),
+        (&json!(true), &json!(false))
+    );
+    let found = client
+        .call("glob", json!({"pattern": "**/*", "maxResults": huge}))
+        .await["structuredContent"]
+        .take();
+    assert_eq!(
+        (&found["clamped"], &found["truncated"]),
+        (&json!(true), &json!(true))
+    );
+}

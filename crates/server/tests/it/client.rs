@@ -22,7 +22,7 @@ use tokio::io::{
 
 /// Closing lines: outcome and policy source.
 #[derive(Default)]
-pub struct Lines(pub Mutex<Vec<(String, String)>>);
+pub(crate) struct Lines(pub(crate) Mutex<Vec<(String, String)>>);
 
 impl Ledger for Lines {
     fn append(&self, event: &Event<'_>) -> Result<(), LedgerDown> {
@@ -59,15 +59,15 @@ impl Clock for RealClock {
     }
 }
 
-pub struct World {
-    pub dir: PathBuf,
-    pub lines: Arc<Lines>,
-    pub store: Store,
+pub(crate) struct World {
+    pub(crate) dir: PathBuf,
+    pub(crate) lines: Arc<Lines>,
+    pub(crate) store: Store,
     parts: McpParts,
 }
 
 impl World {
-    pub fn new(mode: Mode) -> Self {
+    pub(crate) fn new(mode: Mode) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("portcullis-mcp-{}-{n}", std::process::id()));
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    pub fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         let (ours, theirs) = duplex(1 << 20);
         let (read, write) = split(theirs);
         tokio::spawn(serve_pipe(self.parts.clone(), read, write));
@@ -130,11 +130,11 @@ impl World {
         }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         Path::new(&self.dir).join("w").join(name)
     }
 
-    pub fn outcomes(&self) -> Vec<String> {
+    pub(crate) fn outcomes(&self) -> Vec<String> {
         self.lines
             .0
             .lock()
@@ -147,11 +147,11 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
+        drop(std::fs::remove_dir_all(&self.dir));
     }
 }
 
-pub struct Client {
+pub(crate) struct Client {
     read: BufReader<ReadHalf<DuplexStream>>,
     write: WriteHalf<DuplexStream>,
     next: u64,
@@ -161,7 +161,7 @@ pub struct Client {
 
 impl Client {
     /// Begins as clients up to 2025-11-25 do.
-    pub async fn handshake(mut self, capabilities: Value) -> Self {
+    pub(crate) async fn handshake(mut self, capabilities: Value) -> Self {
         let reply = self
             .request(
                 "initialize",
@@ -177,23 +177,23 @@ impl Client {
     }
 
     /// Speaks as clients from 2026-07-28 on do: every request stands alone.
-    pub fn stateless(mut self, capabilities: Value) -> Self {
+    pub(crate) fn stateless(mut self, capabilities: Value) -> Self {
         self.stateless = Some(capabilities);
         self
     }
 
-    pub async fn send(&mut self, message: Value) {
+    pub(crate) async fn send(&mut self, message: Value) {
         let mut line = message.to_string();
         line.push('\n');
         self.write.write_all(line.as_bytes()).await.unwrap();
     }
 
-    pub async fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
             .await;
     }
 
-    pub async fn receive(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         tokio::time::timeout(Duration::from_secs(20), self.read.read_line(&mut line))
             .await
@@ -202,7 +202,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    pub async fn start(&mut self, method: &str, mut params: Value) -> u64 {
+    pub(crate) async fn start(&mut self, method: &str, mut params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
         if let Some(capabilities) = &self.stateless {
@@ -216,7 +216,7 @@ impl Client {
         id
     }
 
-    pub async fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.start(method, params).await;
         loop {
             let message = self.receive().await;
@@ -226,7 +226,7 @@ impl Client {
         }
     }
 
-    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
             .await["result"]
             .take()

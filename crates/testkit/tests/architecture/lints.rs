@@ -6,7 +6,9 @@ use crate::tree::{Source, source, sources};
 /// Files, or directories ending in `/`, that may lift a ban of `clippy.toml`.
 /// Unit tests, `tests/` and `benches/` may as well.
 const MAY_LIFT: &[&str] = &[
+    "crates/hands/files/build.rs",
     "crates/hands/files/src/lib.rs",
+    "crates/hands/files/build.rs",
     "crates/hands/process/src/lib.rs",
     "crates/hammer/src/lib.rs",
     "crates/store/src/db.rs",

@@ -144,7 +144,7 @@ pub(crate) fn glob(permit: Permit<Searching>, request: &GlobRequest) -> Result<F
                     return Go::Stop;
                 }
                 entries.push(Entry {
-                    name: name.name,
+                    name: name.shown,
                     path: Some(path),
                     entity: name.entity,
                     meta: None,

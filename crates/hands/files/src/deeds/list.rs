@@ -265,7 +265,7 @@ impl Eq for Kept {}
 
 fn with_meta(listing: &Listing, name: Name, metadata: bool) -> Entry {
     let mut entry = Entry {
-        name: name.name,
+        name: name.shown,
         path: name.path,
         entity: name.entity,
         meta: None,
@@ -293,17 +293,15 @@ fn with_meta(listing: &Listing, name: Name, metadata: bool) -> Entry {
 /// `0:name`, or `0x:` and the name in hexadecimal where it is no UTF-8.
 fn cursor((behind, name): (bool, &[u8])) -> String {
     let behind = u8::from(behind);
-    match std::str::from_utf8(name) {
-        Ok(name) => format!("{behind}:{name}"),
-        Err(_) => {
-            let mut text = format!("{behind}x:");
-            for byte in name {
-                // Writing to a String cannot fail.
-                let _ = write!(text, "{byte:02x}");
-            }
-            text
-        }
+    if let Ok(name) = std::str::from_utf8(name) {
+        return format!("{behind}:{name}");
     }
+    let mut text = format!("{behind}x:");
+    for byte in name {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn parse_cursor(text: &str) -> Result<SortKey, Failure> {

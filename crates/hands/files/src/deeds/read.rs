@@ -163,17 +163,17 @@ fn fill(
     let wanted = usize::try_from(wanted).map_err(|_| Reason::TooLarge)?;
     while bytes.len() < wanted {
         let at = start.saturating_add(bytes.len() as u64);
-        // Behind the last byte any file can have there is nothing, and no kernel
-        // takes the question.
-        if i64::try_from(at).is_err() {
-            break;
-        }
         let room = match size.map(|size| usize::try_from(size.saturating_sub(at))) {
             Some(Ok(left)) if left > 0 => left.saturating_add(1),
             Some(_) | None => STEP,
         };
         bytes.reserve_exact(room.min(wanted - bytes.len()));
         let asked = bytes.capacity() - bytes.len();
+        // Behind the last byte any file can have there is nothing, and no kernel
+        // takes the question.
+        if i64::try_from(at.saturating_add(asked as u64)).is_err() {
+            break;
+        }
         let got = retry_on_intr(|| pread(&handle, rustix::buffer::spare_capacity(bytes), at))
             .map_err(failure)?;
         let ends = size.is_some_and(|size| at.saturating_add(got as u64) >= size);

@@ -304,7 +304,7 @@ fn assemble(nodes: Vec<Growing>) -> Vec<TreeNode> {
         children.reverse();
         let slot = node.parent.map_or(0, |parent| parent + 1);
         done[slot].push(TreeNode {
-            name: node.name.name,
+            name: node.name.shown,
             path: node.name.path,
             entity: node.name.entity,
             children,

@@ -164,7 +164,7 @@ impl Walk<'_> {
             chunk.sort_unstable_by(|a, b| a.bytes().cmp(b.bytes()));
             for name in chunk.drain(..) {
                 if name.entity == Entity::Directory && name.path.is_some() {
-                    below.push(name.name.clone());
+                    below.push(name.shown.clone());
                 }
                 if visit(name) == Go::Stop {
                     return Go::Stop;

@@ -137,7 +137,7 @@ pub(crate) fn child_meta<P: Arg>(parent: BorrowedFd<'_>, name: P) -> Result<Stat
 /// Which mount it is on. A kernel too old to say (before 5.8) tells the device
 /// at least, which changes with every mount but a bind mount.
 pub(crate) fn mount_of(seen: &Statx) -> u64 {
-    let told = StatxFlags::from_bits_retain(seen.stx_mask.into());
+    let told = StatxFlags::from_bits_retain(seen.stx_mask);
     if told.intersects(StatxFlags::MNT_ID | UNIQUE_MOUNT) {
         seen.stx_mnt_id
     } else {

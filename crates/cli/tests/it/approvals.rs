@@ -1,0 +1,94 @@
+//! Questions, answered from another process.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::sandbox::Sandbox;
+
+/// Watches, runs `act` on a thread of its own, and answers the question it
+/// raises.
+pub(crate) fn answer_next(sandbox: &Sandbox, decision: &str, act: impl FnOnce() + Send) {
+    let mut watcher = sandbox
+        .command(&["approve", "--watch"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(watcher.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("Watching"), "{line}");
+    let until = Instant::now() + Duration::from_secs(10);
+    thread::scope(|scope| {
+        let acting = scope.spawn(act);
+        loop {
+            let listed = sandbox.run(&["approve", "list"]).with(0).out;
+            let id = listed
+                .split_whitespace()
+                .find(|word| word.starts_with("q_"));
+            if let Some(id) = id {
+                sandbox.run(&["approve", "answer", id, decision]).with(0);
+                break;
+            }
+            assert!(Instant::now() < until, "no question came: {listed}");
+        }
+        acting.join().unwrap();
+    });
+    watcher.kill().ok();
+    watcher.wait().unwrap();
+}
+
+#[test]
+fn a_question_is_shown_and_answered_by_a_script() {
+    let sandbox = Sandbox::new();
+    sandbox.file(".env", "TOKEN=x\n");
+    let mut client = sandbox.serve(&["--approve-timeout", "20"]);
+    answer_next(&sandbox, "allow_once", || {
+        let read = client.read(".env");
+        assert_eq!(read["structuredContent"]["content"], "TOKEN=x\n", "{read}");
+    });
+    answer_next(&sandbox, "deny_once", || {
+        assert_eq!(client.read(".env")["isError"], json!(true));
+    });
+    sandbox
+        .run(&["rules", "list"])
+        .with(0)
+        .out_has("No answer was given for good");
+    sandbox
+        .run(&["audit", "tail"])
+        .with(0)
+        .out_has("answered by terminal:tester");
+}
+
+#[test]
+fn where_nobody_watches_the_answer_is_no_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.file(".env", "TOKEN=x\n");
+    let mut client = sandbox.serve(&[]);
+    let asked = Instant::now();
+    let read = client.read(".env");
+    assert_eq!(read["isError"], json!(true));
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(
+        !sandbox.data().join("state.db").exists(),
+        "no question, no database"
+    );
+}
+
+#[test]
+fn a_question_that_is_not_there_cannot_be_answered() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run(&["approve", "answer", "q_none", "allow_once"])
+        .with(1)
+        .err_has("no such question");
+    sandbox
+        .run(&["approve", "list"])
+        .with(0)
+        .out_has("Nothing waits");
+    sandbox.run(&["approve"]).with(0).out_has("Nothing waits");
+}

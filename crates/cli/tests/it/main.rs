@@ -1,0 +1,18 @@
+//! The binary from outside: what is typed, what comes back, how it ends.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests start the binary and build what it looks at"
+)]
+
+mod approvals;
+mod audit;
+mod hammer;
+mod help;
+mod mcp;
+mod policy;
+mod sandbox;
+mod settings;
+mod state;
