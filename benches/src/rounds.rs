@@ -60,7 +60,7 @@ pub(crate) fn timed(
     for _ in 0..times {
         once()?;
     }
-    Ok(micros((clock()? - began) / times))
+    Ok(micros(clock()?.saturating_sub(began) / times))
 }
 
 /// As microseconds.

@@ -86,7 +86,10 @@ fn git() -> Outcome<(f64, f64)> {
         return Err("git --version failed".into());
     }
     let wall = began.elapsed();
-    Ok((millis(wall), millis(cpu::ended_children()? - before)))
+    Ok((
+        millis(wall),
+        millis(cpu::ended_children()?.saturating_sub(before)),
+    ))
 }
 
 fn millis(duration: Duration) -> f64 {
