@@ -16,12 +16,12 @@ impl Effort {
     pub(crate) fn of(smoke: bool) -> Self {
         if smoke {
             Self {
-                rounds: 5,
+                rounds: 9,
                 share: 5,
             }
         } else {
             Self {
-                rounds: 9,
+                rounds: 15,
                 share: 1,
             }
         }
@@ -60,7 +60,7 @@ pub(crate) fn timed(
     for _ in 0..times {
         once()?;
     }
-    Ok(micros((clock()? - began) / times))
+    Ok(micros(clock()?.saturating_sub(began) / times))
 }
 
 /// As microseconds.

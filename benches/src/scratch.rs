@@ -55,8 +55,9 @@ impl Scratch {
     pub(crate) fn with_sparse_file(self, name: &str, bytes: u64, lines: u32) -> Outcome<Self> {
         use std::io::{Seek as _, SeekFrom};
         let mut file = std::fs::File::create(self.root().join(name))?;
-        let text =
-            |at: &str| -> String { (1..=lines).map(|n| format!("{at} line {n}\n")).collect() };
+        let text = |at: &str| -> String {
+            (1..=lines).fold(String::new(), |text, n| text + &format!("{at} line {n}\n"))
+        };
         file.write_all(text("first").as_bytes())?;
         let tail = format!("\n{}", text("last"));
         file.seek(SeekFrom::Start(bytes - tail.len() as u64))?;

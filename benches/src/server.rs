@@ -114,7 +114,7 @@ impl Server {
         for _ in 0..times {
             self.call(tool, arguments)?;
         }
-        Ok(micros((cpu::tree(self.pid())? - began) / times))
+        Ok(micros(cpu::tree(self.pid())?.saturating_sub(began) / times))
     }
 
     /// Ends it as a client does, by closing its input, and waits for it.

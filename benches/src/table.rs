@@ -225,17 +225,20 @@ impl fmt::Display for Table {
             }
         }
         let line = |cells: [&str; 6]| {
-            let mut line = String::new();
-            for (n, (cell, width)) in cells.iter().zip(widths).enumerate() {
-                let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
-                // Names to the left, figures to the right.
-                line += &match n {
-                    0 => format!("{cell}{gap}"),
-                    5 => format!("  {cell}"),
-                    _ => format!("  {gap}{cell}"),
-                };
-            }
-            line
+            let padded = cells
+                .iter()
+                .zip(widths)
+                .enumerate()
+                .map(|(n, (cell, width))| {
+                    let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
+                    // Names to the left, figures to the right.
+                    match n {
+                        0 => format!("{cell}{gap}"),
+                        5 => (*cell).to_owned(),
+                        _ => format!("{gap}{cell}"),
+                    }
+                });
+            padded.collect::<Vec<_>>().join("  ")
         };
         let bold = Style::new().bold();
         let rule = "─".repeat(widths.iter().sum::<usize>() + 10);

@@ -25,7 +25,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
         || read::read(&world, ours),
         || peer.cost("read", theirs, SMALL),
     )?;
-    let times = setup.effort.operations(60);
+    let times = setup.effort.operations(150);
     let lists = setup.effort.duel(
         || timed(cpu::own, times, || list::list(&world)),
         || peer.cost("list", times, DIR),

@@ -115,7 +115,7 @@ fn many(world: &World, root: &OwnedFd, times: u32) -> Outcome<f64> {
         }
         Ok::<(), Box<dyn std::error::Error>>(())
     })?;
-    Ok(micros((cpu::thread()? - began) / times))
+    Ok(micros(cpu::thread()?.saturating_sub(began) / times))
 }
 
 async fn gated(world: &World, root: &OwnedFd) -> Outcome<()> {

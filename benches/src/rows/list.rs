@@ -20,7 +20,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
     let scratch = Scratch::new()?.with_files(DIR, ENTRIES)?;
     let world = World::new(&scratch, Audit::Real, Vec::new())?;
     let dir = scratch.root().join(DIR);
-    let times = setup.effort.operations(60);
+    let times = setup.effort.operations(150);
     let costs = setup.effort.duel(
         || timed(cpu::own, times, || list(&world)),
         || timed(cpu::thread, times, || list_raw(&dir)),

@@ -43,7 +43,7 @@ pub(super) fn read(world: &World, times: u32) -> Outcome<f64> {
         }
         Ok::<(), Box<dyn std::error::Error>>(())
     })?;
-    Ok(micros((cpu::own()? - began) / times))
+    Ok(micros(cpu::own()?.saturating_sub(began) / times))
 }
 
 fn check(length: usize) -> Outcome<()> {

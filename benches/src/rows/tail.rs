@@ -57,7 +57,7 @@ fn far_line(setup: &Setup) -> Outcome<Row> {
     let asked = json!({"filePath": HUGE, "startLine": line, "maxLines": 10});
     let reply = server.call("read_file", &asked)?;
     expect(&reply, "last line 1\n", 10)?;
-    let cpu = (cpu::tree(server.pid())? - began).as_secs_f64();
+    let cpu = cpu::tree(server.pid())?.saturating_sub(began).as_secs_f64();
     let grown = cpu::memory(server.pid(), "VmHWM")? - before;
     Ok(Row::at_most(
         "far-line",

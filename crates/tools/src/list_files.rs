@@ -1,8 +1,10 @@
 //! `list_files`: what is in a directory, or, with a pattern, below it.
 
+use std::fmt::Write as _;
+
 use portcullis_files::{Authority, GlobRequest, ListRequest, Order, ScopedFs, Want};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Verb};
+use portcullis_proto::{Failure, RelPath, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -166,26 +168,22 @@ pub(crate) async fn find(
 
 /// A line an entry, as a person reads it.
 pub(crate) fn show(reply: &Reply) -> String {
-    let mut lines: Vec<String> = reply
-        .entries
-        .iter()
-        .map(|entry| {
-            let name = match &entry.path {
-                Some(path) => on_one_line(path, true),
-                None => on_one_line(&entry.name, false),
-            };
-            let mark = match entry.r#type.as_str() {
-                "directory" => "/",
-                "file" => "",
-                _ => " (not a file)",
-            };
-            match entry.size_bytes {
-                Some(size) if entry.r#type == "file" => format!("{name}  {size} B"),
-                Some(_) | None => format!("{name}{mark}"),
-            }
-        })
-        .collect();
-    if lines.is_empty() {
+    let mut text = String::new();
+    for entry in &reply.entries {
+        text.push_str(&match &entry.path {
+            Some(path) => on_one_line(path.shown(), true),
+            None => on_one_line(&entry.name, false),
+        });
+        // Writing to a String cannot fail.
+        let _ = match (entry.r#type, entry.size_bytes) {
+            ("file", Some(size)) => writeln!(text, "  {size} B"),
+            ("file", None) => writeln!(text),
+            ("directory", _) => writeln!(text, "/"),
+            _ => writeln!(text, " (not a file)"),
+        };
+    }
+    let mut lines = Vec::new();
+    if reply.entries.is_empty() {
         lines.push("(nothing)".to_owned());
     }
     lines.extend(
@@ -205,5 +203,7 @@ pub(crate) fn show(reply: &Reply) -> String {
                 .to_owned(),
         );
     }
-    lines.join("\n")
+    text.push_str(&lines.join("\n"));
+    text.truncate(text.trim_end_matches('\n').len());
+    text
 }

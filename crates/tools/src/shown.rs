@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use portcullis_files::{Entry, Meta};
 use portcullis_policy::Containment;
-use portcullis_proto::Counts;
+use portcullis_proto::{Counts, RelPath};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,9 +16,10 @@ pub(crate) struct ShownEntry {
     pub(crate) name: String,
     /// Path from the root; absent when no path can ask for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) path: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub(crate) path: Option<RelPath>,
     /// file, directory, symlink, mount or special.
-    pub(crate) r#type: String,
+    pub(crate) r#type: &'static str,
     /// Bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes: Option<u64>,
@@ -31,8 +32,8 @@ impl From<Entry> for ShownEntry {
     fn from(entry: Entry) -> Self {
         Self {
             name: entry.name,
-            path: entry.path.map(|path| path.shown().to_owned()),
-            r#type: entry.entity.as_str().to_owned(),
+            path: entry.path,
+            r#type: entry.entity.as_str(),
             size_bytes: entry.meta.as_ref().map(|meta| meta.size),
             modified_ms: entry.meta.as_ref().map(Meta::modified_ms),
         }
