@@ -173,7 +173,6 @@ async fn a_walk_tells_its_progress_to_who_asks() {
 }
 
 #[tokio::test]
-<<<<<<< HEAD
 async fn a_call_that_is_refused_before_it_reaches_a_tool_has_its_line() {
     let world = World::new(Mode::Allow);
     let mut client = world.connect().stateless(json!({}));
@@ -197,7 +196,9 @@ async fn a_call_that_is_refused_before_it_reaches_a_tool_has_its_line() {
         .request("resources/list", json!({"cursor": "nowhere"}))
         .await;
     assert_eq!(world.outcomes(), ["failed"; 5]);
-=======
+}
+
+#[tokio::test]
 async fn every_limit_clamps_and_says_so() {
     let world = World::new(Mode::Allow);
     std::fs::write(
@@ -267,5 +268,4 @@ async fn every_limit_clamps_and_says_so() {
         (&found["clamped"], &found["truncated"]),
         (&json!(true), &json!(true))
     );
->>>>>>> main
 }
