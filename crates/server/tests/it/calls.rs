@@ -139,8 +139,8 @@ async fn absolute_paths_below_the_root_are_understood_and_none_is_ever_shown() {
     }
     assert_eq!(
         world.outcomes().len(),
-        10,
-        "what never became a call of a tool is not an attempt: {:?}",
+        11,
+        "every refusal has its line, also of what does not fit a tool: {:?}",
         world.outcomes()
     );
 }
