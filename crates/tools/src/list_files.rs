@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_files::{Authority, GlobRequest, ListRequest, Order, ScopedFs, Want};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, RelPath, Verb};
+use portcullis_proto::{Failure, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
