@@ -10,7 +10,7 @@ use std::time::Duration;
 use portcullis_policy::{
     Asking, Class, Denial, Remembered, Source, Standing, Terms, Verdict, View, judge,
 };
-use portcullis_proto::{Facts, Failure, Reason};
+use portcullis_proto::{Facts, Failure, Reason, Resource};
 
 use crate::attempt::Attempt;
 use crate::deed::Deed;
@@ -18,6 +18,7 @@ use crate::grant::{Grant, Granted};
 use crate::hook::HookSay;
 use crate::permit::Permit;
 use crate::question::digest;
+use crate::root::RootEntry;
 
 /// How long the gate waits for a hook that does not keep to its own deadline.
 const HOOK_PATIENCE: Duration = Duration::from_secs(30);
@@ -116,30 +117,52 @@ impl Attempt {
 
     /// Judges `facts` by the rules, grants and trust of this moment.
     fn judged(&mut self, facts: &Facts) -> Result<Judged, Failure> {
+        let mut grants = Vec::new();
+        // Nearly every deed touches one thing, and is judged without a heap.
+        if let ([root], [resource]) = (&*self.roots, &*facts.resources) {
+            let view = &self.gate.view(&self.caller, root);
+            let granted = self.granted(root, resource, &mut grants);
+            let verdict = judge(facts, &[Standing { view, granted }]);
+            return self.concluded(verdict, [view], grants);
+        }
         let views: Vec<View> = self
             .roots
             .iter()
             .map(|root| self.gate.view(&self.caller, root))
             .collect();
-        let mut grants = Vec::with_capacity(views.len());
         let standing: Vec<Standing<'_>> = facts
             .resources
             .iter()
             .zip(self.roots.iter().zip(&views))
-            .map(|(resource, (root, view))| {
-                let granted = match self.gate.granted(&self.caller, root, resource.access) {
-                    Granted::By(grant) => {
-                        grants.push(grant);
-                        true
-                    }
-                    Granted::No => false,
-                };
-                Standing { view, granted }
+            .map(|(resource, (root, view))| Standing {
+                view,
+                granted: self.granted(root, resource, &mut grants),
             })
             .collect();
-        let (asking, terms) = match judge(facts, &standing) {
+        let verdict = judge(facts, &standing);
+        self.concluded(verdict, &views, grants)
+    }
+
+    /// Whether a live grant covers `resource`; the grant is remembered.
+    fn granted(&self, root: &RootEntry, resource: &Resource, grants: &mut Vec<Arc<Grant>>) -> bool {
+        match self.gate.granted(&self.caller, root, resource.access) {
+            Granted::By(grant) => {
+                grants.push(grant);
+                true
+            }
+            Granted::No => false,
+        }
+    }
+
+    fn concluded<'v>(
+        &mut self,
+        verdict: Verdict,
+        views: impl IntoIterator<Item = &'v View>,
+        grants: Vec<Arc<Grant>>,
+    ) -> Result<Judged, Failure> {
+        let (asking, terms) = match verdict {
             Verdict::Deny(denial) => return Err(self.denied(denial)),
-            Verdict::Ask(asking) => (Some(asking), Terms::under(&views).ok_or(Reason::NoGrant)?),
+            Verdict::Ask(asking) => (Some(asking), Terms::under(views).ok_or(Reason::NoGrant)?),
             Verdict::Allow(terms, source) => {
                 // Where a person answered, what they were asked about decided.
                 if self.book.answered_by.is_none() {

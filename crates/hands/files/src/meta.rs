@@ -1,6 +1,7 @@
 //! What the kernel says about a handle, and whether that will do.
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
 use portcullis_policy::{Hardlinks, RootPolicy};
 use portcullis_proto::{Entity, Failure, Identity, Reason};
@@ -147,8 +148,15 @@ impl Meta {
     }
 
     fn is_ours(&self) -> bool {
-        self.uid == rustix::process::geteuid().as_raw()
+        self.uid == ourselves()
     }
+}
+
+/// Who we run as. Asked once: it never changes here, and a listing would ask it
+/// for every entry.
+fn ourselves() -> u32 {
+    static OURSELVES: OnceLock<u32> = OnceLock::new();
+    *OURSELVES.get_or_init(|| rustix::process::geteuid().as_raw())
 }
 
 pub(crate) fn entity(kind: FileType) -> Entity {
