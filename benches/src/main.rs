@@ -74,7 +74,7 @@ fn run() -> Outcome<ExitCode> {
     if let Some(file) = &args.json {
         std::fs::write(file, table.json().to_string())?;
     }
-    Ok(if table.all_met() {
+    Ok(if table.passed() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
