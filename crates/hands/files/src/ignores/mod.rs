@@ -1,7 +1,7 @@
 //! Which paths are ignored, by ignore files somebody else has read.
 //!
 //! Nothing here opens a path: contents come in as bytes and paths as
-//! [`RelPath`]. Ignoring classifies and filters; it is no permission, and
+//! `RelPath`. Ignoring classifies and filters; it is no permission, and
 //! nothing is denied because of it.
 
 mod layer;
