@@ -11,6 +11,13 @@ source interop/binary.bash
 
 npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error \
   @modelcontextprotocol/sdk@1 @modelcontextprotocol/client@2 >&2
+# The newest SDK needs Node 20; where the system has an older one, npm brings one.
+node=node
+if [[ $(node -p 'process.versions.node.split(".")[0]') -lt 20 ]]; then
+  npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --loglevel error \
+    node@24 @modelcontextprotocol/sdk@1 @modelcontextprotocol/client@2 >&2
+  node=interop/node_modules/node/bin/node
+fi
 if [[ ! -x interop/.venv/bin/python ]]; then
   python3 -m venv interop/.venv
 fi
@@ -26,6 +33,6 @@ printf 'KEY=canary\n' >"$scratch/tree/.env"
 ln -s "$scratch" "$scratch/tree/out"
 mkfifo "$scratch/tree/pipe"
 
-node interop/clients.mjs "$binary" "$scratch/tree" "$scratch/data"
+"$node" interop/clients.mjs "$binary" "$scratch/tree" "$scratch/data"
 interop/.venv/bin/python interop/clients.py "$binary" "$scratch/tree" "$scratch/data"
 "$binary" audit verify --data-dir "$scratch/data"
