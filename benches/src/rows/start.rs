@@ -24,21 +24,31 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
     let (mut our_cpu, mut peer_cpu) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
-        let (wall, cpu) = serve(setup, &scratch)?;
-        ours.push(wall);
-        our_cpu.push(cpu);
+        // Our server syncs its audit as it ends, and whatever starts right after
+        // that is slow. So one start of git that does not count comes between:
+        // both sides are measured right after a git.
+        git()?;
         let (wall, cpu) = git()?;
         peer.push(wall);
         peer_cpu.push(cpu);
+        let (wall, cpu) = serve(setup, &scratch)?;
+        ours.push(wall);
+        our_cpu.push(cpu);
     }
+    let best = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    let note = format!(
+        "wall clock from spawn to the reply to initialize, against `git --version`; the median of \
+         31 in turn, which waits for whatever else runs here. The best: ours {:.2} ms, git {:.2} ms",
+        best(&ours),
+        best(&peer)
+    );
     Ok(vec![
         Row::at_most_times(
             "start",
             Unit::Millis,
             (median(ours), median(peer)),
             3.0,
-            "wall clock from spawn to the reply to initialize, against `git --version`; the median \
-             of 31 in turn",
+            note,
         ),
         Row::at_most_times(
             "start-cpu",
