@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 /// How to call it.
 pub(crate) const USAGE: &str = "\
-What Portcullis costs, side by side with its peers; exits 1 when a full run misses a limit.
+What Portcullis costs, side by side with its peers; exits 1 when a limit is missed.
 
 usage: portcullis-bench [--smoke] [--only NAME]… [--json FILE] [--peers DIR] [--binary FILE]
 
-  --smoke        fewer iterations; limits are told, and decide in a full run only
+  --smoke        fewer iterations, the same limits; rows known to miss decide in a full run only
   --only NAME    this row alone; can be repeated
   --json FILE    write the rows there as well
   --peers DIR    where the peers are installed [default: benches/peers]

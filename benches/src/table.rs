@@ -108,6 +108,16 @@ impl Row {
         }
     }
 
+    /// Whether a limit was missed, or could not be measured.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.verdict() == Verdict::Missed
+    }
+
+    /// Whether it is known to miss, and so not worth measuring again.
+    pub(crate) fn is_known_missed(&self) -> bool {
+        KNOWN_MISSED.contains(&self.what)
+    }
+
     fn verdict(&self) -> Verdict {
         match (self.limit, self.ratio) {
             (Limit::None, _) => Verdict::Told,
@@ -169,6 +179,9 @@ pub(crate) struct Table {
     rows: Vec<Row>,
 }
 
+/// Rows whose limit docs/SPEC.md says is missed or stood upon. May only shrink.
+const KNOWN_MISSED: &[&str] = &["hooks-none", "mcp-list", "mcp-read"];
+
 const HEAD: [&str; 6] = ["what", "ours", "peer", "ratio", "limit", "verdict"];
 
 impl Table {
@@ -183,17 +196,19 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether the run did what it is for. A full run keeps every promise. A
-    /// smoke run, short and on whatever machine tests run on, shows that every
-    /// row can be measured; its verdicts are told and decide nothing.
+    /// Whether every promise was kept, and one was looked at. A smoke run
+    /// forgives the rows known to miss; a full run forgives none.
     pub(crate) fn passed(&self) -> bool {
-        let measured = self.rows.iter().all(|row| row.ratio.is_some());
-        !self.rows.is_empty() && measured && (self.smoke || self.missed() == 0)
+        !self.rows.is_empty() && self.rows.iter().all(|row| self.forgives(row))
+    }
+
+    fn forgives(&self, row: &Row) -> bool {
+        let known = self.smoke && row.ratio.is_some() && KNOWN_MISSED.contains(&row.what);
+        known || !row.is_missed()
     }
 
     fn missed(&self) -> usize {
-        let missed = |row: &&Row| row.verdict() == Verdict::Missed;
-        self.rows.iter().filter(missed).count()
+        self.rows.iter().filter(|row| row.is_missed()).count()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -258,7 +273,7 @@ impl fmt::Display for Table {
             writeln!(f, "{}: {}", row.what, row.note)?;
         }
         let mode = if self.smoke {
-            "smoke run: limits decide in a full one"
+            "smoke run: rows known to miss decide in a full one"
         } else {
             "full run"
         };
