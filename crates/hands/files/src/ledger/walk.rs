@@ -21,6 +21,8 @@ const EVENT: &[u8] = b"\"timestamp\":\"";
 const START: &[u8] = b"\"line\":\"start\",\"chain\":\"";
 const SEGMENT: &[u8] = b"\"line\":\"segment\",\"chain\":\"";
 const RECOVERED: &[u8] = b"\"line\":\"recovered\",";
+/// How every whole line ends.
+const END: &[u8] = b"}\n";
 
 /// What a line is, by what follows its front.
 enum Kind<'a> {
@@ -30,13 +32,17 @@ enum Kind<'a> {
     Segment(&'a [u8]),
     Head,
     Recovered,
-    /// Not one of ours, or cut off too early to tell.
+    /// Not one of ours, or cut off before its end.
     Unknown,
 }
 
 impl<'a> Kind<'a> {
     fn of(rest: &'a [u8]) -> Self {
-        if rest.starts_with(EVENT) {
+        if !rest.ends_with(END) {
+            // What a dying process left of a head or of a start proves nothing
+            // and promises nothing: the `recovered` line after it excuses it.
+            Self::Unknown
+        } else if rest.starts_with(EVENT) {
             Self::Event
         } else if Head::begins(rest) {
             Self::Head

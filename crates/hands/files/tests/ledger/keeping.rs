@@ -154,19 +154,27 @@ fn a_torn_last_line_is_kept_ended_and_told() {
     let path = data.closed_chain(5);
     let whole = lines(&path);
     fs::remove_file(data.audit().join("heads.jsonl")).unwrap();
-    let base: Vec<u8> = whole[..4].concat();
-    for cut in 0..whole[4].len() {
-        let torn = [&base, &whole[4][..cut]].concat();
-        fs::write(&path, &torn).unwrap();
-        let recovery = recover_torn(&data.dir, 1_794_000_000_000).unwrap();
-        assert_eq!(recovery.mended.len(), usize::from(cut > 0), "cut at {cut}");
-        let after = fs::read(&path).unwrap();
-        assert!(after.starts_with(&torn), "nothing is ever truncated");
-        let found = data.verify();
-        assert!(found.is_sound(), "cut at {cut}: {:?}", found.problems);
-        assert_eq!(found.recovered, u64::from(cut > 0));
-        let again = recover_torn(&data.dir, 0).unwrap();
-        assert_eq!(again.mended.len(), 0, "cut at {cut}");
+    // A start, an event, and a head: each kind of line may be the last.
+    for last in [0, 4, whole.len() - 1] {
+        let base: Vec<u8> = whole[..last].concat();
+        for cut in 0..whole[last].len() {
+            let torn = [&base, &whole[last][..cut]].concat();
+            fs::write(&path, &torn).unwrap();
+            let recovery = recover_torn(&data.dir, 1_794_000_000_000).unwrap();
+            let mended = usize::from(cut > 0);
+            assert_eq!(recovery.mended.len(), mended, "line {last} cut at {cut}");
+            let after = fs::read(&path).unwrap();
+            assert!(after.starts_with(&torn), "nothing is ever truncated");
+            let found = data.verify();
+            assert!(
+                found.is_sound(),
+                "line {last} cut at {cut}: {:?}",
+                found.problems
+            );
+            assert_eq!(found.recovered, u64::from(cut > 0));
+            let again = recover_torn(&data.dir, 0).unwrap();
+            assert_eq!(again.mended.len(), 0, "line {last} cut at {cut}");
+        }
     }
 }
 
