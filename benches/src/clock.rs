@@ -1,8 +1,16 @@
-//! The clock the product has, for worlds built here.
+//! The clock the product has, for worlds built here; and the one on the wall.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::time::ClockId;
 use portcullis_gate::Clock;
+
+use crate::Outcome;
+
+/// Time on the wall, for what waits for the disk.
+pub(crate) fn wall() -> Outcome<Duration> {
+    Ok(ClockId::CLOCK_MONOTONIC.now()?.into())
+}
 
 /// The time of the machine.
 pub(crate) struct SystemClock(Instant);

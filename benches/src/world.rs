@@ -6,7 +6,8 @@ use portcullis_files::{Authority, FileLedger, LedgerOptions, PrivateDir, Resolve
 use portcullis_gate::{Caller, Clock, Gate, GateParts, Hook, Keeper, Ledger, LedgerDown, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rule, Rules};
 use portcullis_proto::{
-    ConversationId, Event, Group, Mode, Principal, RootId, RootKind, RunId, SessionId, Subject,
+    AccessSet, ConversationId, Event, Group, Mode, Principal, RootId, RootKind, RunId, SessionId,
+    Subject,
 };
 use tokio::runtime::Runtime;
 
@@ -32,7 +33,23 @@ pub(crate) enum Audit {
 }
 
 impl World {
+    /// One whose root may be read.
     pub(crate) fn new(scratch: &Scratch, audit: Audit, hooks: Vec<Arc<dyn Hook>>) -> Outcome<Self> {
+        Self::build(scratch, audit, hooks, Mode::Ask)
+    }
+
+    /// One whose root may be changed, with the audit on disk and what changes
+    /// displace kept for undo.
+    pub(crate) fn writable(scratch: &Scratch) -> Outcome<Self> {
+        Self::build(scratch, Audit::Real, Vec::new(), Mode::Allow)
+    }
+
+    fn build(
+        scratch: &Scratch,
+        audit: Audit,
+        hooks: Vec<Arc<dyn Hook>>,
+        writing: Mode,
+    ) -> Outcome<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ledger: Arc<dyn Ledger> = match audit {
             Audit::Real => {
@@ -50,17 +67,27 @@ impl World {
             clock,
             keeper: Arc::new(Nowhere),
             hooks,
-            rules: Rules::new(Modes::recommended().with(Group::FilesystemRead, Mode::Allow)),
+            rules: Rules::new(
+                Modes::recommended()
+                    .with(Group::FilesystemRead, Mode::Allow)
+                    .with(Group::FilesystemWrite, writing),
+            ),
             prefix: "bench".to_owned(),
         });
         let mut authority = Authority::new(Arc::clone(&gate), vec![scratch.state()], None);
+        let mut policy = RootPolicy::of(RootKind::Workspace);
+        let trusted = writing == Mode::Allow;
+        if trusted {
+            policy.ambient = AccessSet::ALL;
+            authority = authority.keeping_undo_in(PrivateDir::open_or_create(&scratch.state())?);
+        }
         let spec = RootSpec {
             id: RootId::parse("workspace").ok_or("not a root id")?,
             kind: RootKind::Workspace,
             display_name: None,
-            policy: RootPolicy::of(RootKind::Workspace),
+            policy,
             owner: None,
-            trusted: false,
+            trusted,
         };
         authority.declare(spec, &scratch.root(), Resolver::Best)?;
         let principal = Principal::User { id: "me".into() };

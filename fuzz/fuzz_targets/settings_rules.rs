@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
         Ok(rules) => drop(RuleSet::compile(rules).expect("what loads compiles")),
         Err(error) => {
             assert!(error.line >= 1 && error.line <= text.lines().count().max(1) + 1);
-            assert!(error.column <= text.len() + 1);
+            assert!(error.column >= 1 && error.column <= text.len() + 1);
         }
     }
 });

@@ -102,6 +102,7 @@ impl Deed for Reading {
                 }),
             }],
             shown: None,
+            shrinks: false,
         }
     }
 }

@@ -6,6 +6,7 @@ mod gate;
 mod list;
 mod mcp;
 mod read;
+mod replace;
 mod start;
 mod tail;
 
@@ -36,6 +37,14 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         rows: &["fs-safe-read", "fs-safe-list"],
         run: fs_safe::run,
+    },
+    Bench {
+        rows: &["replace"],
+        run: replace::run,
+    },
+    Bench {
+        rows: &["replace-flat"],
+        run: replace::flat,
     },
     Bench {
         rows: &["mcp-read", "mcp-list"],

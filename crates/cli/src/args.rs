@@ -12,10 +12,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     version,
     about,
     long_about = "One guarded gate between AI agents and machines.\n\n\
-        Every file an agent reads passes one gate: resolved first, judged second, recorded always.",
+        Every file an agent reads or changes passes one gate: resolved first, judged second, recorded always.",
     after_help = "Start here:\n  \
         portcullis demo --dir .      see what an agent sees, and what it is refused\n  \
         portcullis mcp --dir .       serve a directory to an agent (put this into its MCP settings)\n  \
+        portcullis mcp --dir . --write    and let it change files; portcullis undo takes changes back\n  \
         portcullis doctor            what this machine can promise, and the fix for what it cannot",
     subcommand_required = true,
     arg_required_else_help = true,
@@ -71,6 +72,11 @@ pub(crate) enum Command {
     /// Directories you trust to be changed
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// Put back what agents changed
+    #[command(subcommand)]
+    Undo(UndoCommand),
+    /// Put right what a crash left behind in the middle of a change
+    Recover(RecoverArgs),
     /// Say what this machine can promise, and the fix for what it cannot
     Doctor(DoctorArgs),
     /// Race a file server on standard input and output until it leaks
@@ -82,6 +88,17 @@ pub(crate) struct McpArgs {
     /// The directory to serve [default: PORTCULLIS_FILESYSTEM_PATH, then filesystemDir of the settings]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
+    /// Let the agent change files: the write group is allowed and the workspaces served are
+    /// trusted, for this run. Credentials and what runs later by itself still ask
+    #[arg(long, conflicts_with_all = ["filesystem_write", "filesystem_write_access"])]
+    pub(crate) write: bool,
+    /// Offer the tools that change files, at the write group's stored mode and at least ask; the
+    /// directory has to be trusted (portcullis trust add) [or PORTCULLIS_FILESYSTEM_WRITE_ACCESS]
+    #[arg(long)]
+    pub(crate) filesystem_write_access: bool,
+    /// Modes of new files and directories: 0600 and 0700, or what your umask leaves
+    #[arg(long, value_name = "HOW", default_value = "private")]
+    pub(crate) new_file_mode: NewFileModeFlag,
     #[command(flatten)]
     pub(crate) permissions: PermissionFlags,
     /// Serve another root as well: its kind (workspace, artifact, temp, knowledge, downloads,
@@ -94,7 +111,7 @@ pub(crate) struct McpArgs {
     /// Files that have another name: refuse them, read those that are your own, or read all
     #[arg(long, value_name = "POLICY")]
     pub(crate) hardlinks: Option<HardlinksFlag>,
-    /// How paths are resolved: the best the kernel offers, or the component walk for testing it
+    /// How paths are resolved: the best the kernel offers, or the component walk, for testing it or where a filter forbids openat2
     #[arg(long, value_name = "HOW", default_value = "best")]
     pub(crate) resolver: ResolverFlag,
     /// How long a question waits for an answer before it counts as no
@@ -114,7 +131,7 @@ pub(crate) struct PermissionFlags {
     /// Reading and listing files [recommended: allow]
     #[arg(long = "permission-filesystem-read", value_name = "MODE")]
     pub(crate) filesystem_read: Option<ModeFlag>,
-    /// Changing files (not available here yet)
+    /// Changing files, where --filesystem-write-access offers it [recommended: ask]
     #[arg(long = "permission-filesystem-write", value_name = "MODE")]
     pub(crate) filesystem_write: Option<ModeFlag>,
     /// Running commands (not available here yet)
@@ -154,6 +171,15 @@ pub(crate) enum HardlinksFlag {
     AllowOwn,
     /// Read them whoever they belong to
     Allow,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewFileModeFlag {
+    /// Closed to everybody else: 0600 and 0700
+    #[default]
+    Private,
+    /// What the umask of this process leaves of 0666 and 0777
+    Umask,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -238,6 +264,9 @@ pub(crate) struct ExplainArgs {
     /// Who would do it: user:NAME, extension:NAME, automation:NAME, core:NAME or token:USER/NAME
     #[arg(long = "as", value_name = "WHO", default_value = "user:me")]
     pub(crate) subject: String,
+    /// As `mcp --write` would have it
+    #[arg(long, conflicts_with = "filesystem_write")]
+    pub(crate) write: bool,
     #[command(flatten)]
     pub(crate) permissions: PermissionFlags,
 }
@@ -250,8 +279,14 @@ pub(crate) enum VerbFlag {
     Tree,
     Glob,
     Write,
-    Remove,
+    Edit,
+    Append,
+    Mkdir,
     Move,
+    Copy,
+    Remove,
+    Chmod,
+    Undo,
 }
 
 #[derive(Debug, Subcommand)]
@@ -378,6 +413,71 @@ pub(crate) enum TrustCommand {
     },
     /// List the directories you trust
     List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UndoCommand {
+    /// List what can be undone, the newest first
+    List(UndoListArgs),
+    /// Say what one operation did, and what is kept of it
+    Show(UndoOneArgs),
+    /// Show what undoing one operation would change now
+    Diff(UndoOneArgs),
+    /// Undo operations, the newest first; what somebody changed since is left alone
+    Apply(UndoApplyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoListArgs {
+    #[command(flatten)]
+    pub(crate) place: UndoPlaceArgs,
+    /// Only of this run: its name, or the first part of its operations' names
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Only since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoOneArgs {
+    /// The operation, as `undo list` and the agent's replies name it
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) place: UndoPlaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).args(["ids", "run", "since"])))]
+pub(crate) struct UndoApplyArgs {
+    /// The operations, as `undo list` names them
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Everything of this run: its name, or the first part of its operations' names
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Everything since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: UndoPlaceArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct UndoPlaceArgs {
+    /// The directory that is served [default: as for `mcp`, then the working directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The directory that is served [default: as for `mcp`, then the working directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

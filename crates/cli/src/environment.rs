@@ -19,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) settings: Option<PathBuf>,
     pub(crate) filesystem_path: Option<PathBuf>,
+    /// `PORTCULLIS_FILESYSTEM_WRITE_ACCESS`: the flag of that name.
+    pub(crate) filesystem_write_access: Option<String>,
     pub(crate) log_level: Option<String>,
     /// `PORTCULLIS_PERMISSION_FILESYSTEM_READ` and its kin, where set.
     pub(crate) modes: Vec<(Group, String)>,
@@ -36,6 +38,7 @@ impl Environment {
             data_dir: path("PORTCULLIS_DATA_DIR"),
             settings: path("PORTCULLIS_SETTINGS"),
             filesystem_path: path("PORTCULLIS_FILESYSTEM_PATH"),
+            filesystem_write_access: text("PORTCULLIS_FILESYSTEM_WRITE_ACCESS"),
             log_level: text("PORTCULLIS_LOG_LEVEL"),
             modes: Group::ALL
                 .into_iter()

@@ -21,6 +21,8 @@ use crate::settings::{HookEvent, HookSetting, Settings};
 pub(crate) struct World {
     pub(crate) authority: Arc<Authority>,
     pub(crate) store: Store,
+    /// Where our own files are.
+    pub(crate) data: PrivateDir,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: Arc<LiveRules>,
     /// Names this process in the audit.
@@ -83,7 +85,9 @@ impl World {
             // Settings that stand elsewhere are ours as well.
             vec![settings.data_dir.clone(), settings.file.clone()],
             settings.home.clone(),
-        );
+        )
+        .keeping_undo_in(data.clone())
+        .with_new_modes(settings.new_modes);
         let mut trust = Vec::new();
         for root in &settings.roots {
             let declared = authority
@@ -122,6 +126,7 @@ impl World {
         Ok(Self {
             authority: Arc::new(authority),
             store,
+            data,
             clock,
             live,
             chain,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_policy::Source;
 use portcullis_proto::{
-    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Subject,
+    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Staged, Subject,
 };
 
 use crate::caller::{Caller, Warrant};
@@ -68,9 +68,31 @@ impl Book {
         id
     }
 
+    pub(crate) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
     /// The line before a mutation acts.
     pub(crate) fn begin(&self) -> Result<(), LedgerDown> {
-        self.write(Phase::Opening, Outcome::Begun, None, Settled::default())
+        self.write(
+            Phase::Opening,
+            Outcome::Begun,
+            None,
+            Settled::default(),
+            None,
+        )
+    }
+
+    /// The line between making something and putting it in place.
+    pub(crate) fn stage(&self, staged: Staged) -> Result<(), LedgerDown> {
+        let nothing_yet = Settled::default();
+        self.write(
+            Phase::Staged,
+            Outcome::Begun,
+            None,
+            nothing_yet,
+            Some(staged),
+        )
     }
 
     /// The closing line. After it, dropping the book writes nothing. A line that
@@ -84,7 +106,7 @@ impl Book {
         if !std::mem::take(&mut self.open) {
             return Ok(());
         }
-        let kept = self.write(Phase::Closing, outcome, reason, settled);
+        let kept = self.write(Phase::Closing, outcome, reason, settled, None);
         if kept.is_err() {
             self.gate.seal();
         }
@@ -126,6 +148,7 @@ impl Book {
         outcome: Outcome,
         reason: Option<Reason>,
         settled: Settled,
+        staged: Option<Staged>,
     ) -> Result<(), LedgerDown> {
         let gate = &self.gate;
         let event = Event {
@@ -146,6 +169,7 @@ impl Book {
             bytes: settled.bytes,
             hash: settled.hash,
             counts: settled.counts,
+            staged,
             duration_us: gate.clock.monotonic_us().saturating_sub(self.began_us),
         };
         // A ledger that panics has not kept the line. Lines are also written

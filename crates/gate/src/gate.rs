@@ -211,6 +211,7 @@ impl Gate {
                         identity: None,
                     }],
                     shown: None,
+                    shrinks: false,
                 };
                 let book = Book::open(self, caller, facts);
                 Ok(Attempt::new(
@@ -237,6 +238,7 @@ impl Gate {
             verb,
             resources: Vec::new(),
             shown: None,
+            shrinks: false,
         };
         let mut book = Book::open(self, caller, nothing);
         book.alleged = Some(clip(alleged));
@@ -261,6 +263,7 @@ impl Gate {
                 identity: None,
             }],
             shown: None,
+            shrinks: false,
         };
         let view = self.view(caller, root);
         let granted = matches!(self.granted(caller, root, verb.access()), Granted::By(_));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_policy::Terms;
-use portcullis_proto::{Failure, Outcome, Reason};
+use portcullis_proto::{Failure, Outcome, Reason, RequestId, Staged, Subject};
 
 use crate::book::Book;
 use crate::caller::{CancelFlag, Progress};
@@ -31,6 +31,7 @@ pub struct Live<'a> {
     grants: &'a [Arc<Grant>],
     gate: &'a Gate,
     clock: &'a dyn Clock,
+    book: &'a Book,
     cancel: &'a CancelFlag,
     progress: Option<&'a Progress>,
 }
@@ -54,6 +55,22 @@ impl Live<'_> {
         if let Some(progress) = self.progress {
             progress(done);
         }
+    }
+
+    /// Names the attempt, in every line of it and in whatever it makes.
+    pub fn request_id(&self) -> &RequestId {
+        &self.book.request
+    }
+
+    /// Who acts.
+    pub fn subject(&self) -> &Subject {
+        self.book.subject()
+    }
+
+    /// Writes down what a mutation has made beside its target, before it puts
+    /// that in place. Nothing may be put in place if this fails.
+    pub fn stage(&self, staged: Staged) -> Result<(), Failure> {
+        self.book.stage(staged).map_err(|down| unrecorded(&down))
     }
 
     /// Milliseconds since 1970, from the gate's clock.
@@ -93,6 +110,7 @@ impl<D: Deed> Permit<D> {
             grants: &self.grants,
             gate: &self.gate,
             clock: &*self.gate.clock,
+            book: &self.book,
             cancel: &self.cancel,
             progress: self.progress.as_ref(),
         };
@@ -103,7 +121,8 @@ impl<D: Deed> Permit<D> {
         if mutates && let Err(down) = self.book.begin() {
             return Err(self.book.refuse(unrecorded(&down)));
         }
-        match act(self.deed, &self.terms, &live) {
+        let done = act(self.deed, &self.terms, &live);
+        match done {
             Ok((value, settled)) => match self.book.close(Outcome::Success, None, settled) {
                 Ok(()) => Ok(value),
                 // Closing sealed the gate; what is done stays done.

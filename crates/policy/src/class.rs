@@ -51,9 +51,14 @@ fn ends(name: &str, suffix: &str) -> bool {
             .is_some_and(|tail| tail.eq_ignore_ascii_case(suffix.as_bytes()))
 }
 
-/// Whether an ending can follow something: most directories have no dot.
-fn has_dot_inside(name: &str) -> bool {
-    name.bytes().skip(1).any(|byte| byte == b'.')
+/// What a name ends in, from its last dot; empty where nothing stands before
+/// the dot. Every name of a listing is held against two dozen endings: found
+/// once, most of them are ruled out by their length.
+fn ending(name: &str) -> &str {
+    match name.bytes().rposition(|byte| byte == b'.') {
+        None | Some(0) => "",
+        Some(dot) => name.get(dot..).unwrap_or_default(),
+    }
 }
 
 /// Directories whose whole content is secret.
@@ -86,6 +91,7 @@ const SECRET_PAIRS: &[(&str, &str)] = &[
     ("gh", "hosts.yml"),
     (".terraform.d", "credentials.tfrc.json"),
 ];
+/// Each with the one dot it begins with.
 const SECRET_ENDINGS: &[&str] = &[
     ".pem",
     ".key",
@@ -95,7 +101,6 @@ const SECRET_ENDINGS: &[&str] = &[
     ".keystore",
     ".kdbx",
     ".ppk",
-    ".asc.key",
 ];
 /// Templates of `.env` that are meant to be read.
 const ENV_TEMPLATES: &[&str] = &[".example", ".sample", ".template", ".dist", ".defaults"];
@@ -125,18 +130,34 @@ fn is_secret(path: &RelPath) -> bool {
     false
 }
 
-/// What editors and careful people put behind the name of a copy they keep, or
-/// a volume that drops trailing dots takes for the name without.
+/// What editors and careful people put behind the name of a copy they keep, each
+/// with the one dot it begins with.
 const COPY_ENDINGS: &[&str] = &[
-    "~", ".", " ", "#", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".tmp",
-    ".copy",
+    ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".copy",
 ];
+
+/// How much of the end of `name` makes it a copy: an ending, or one character
+/// that editors add or that a volume which drops trailing dots leaves out.
+fn copy_ending(name: &str) -> usize {
+    if name.len() > 1 && name.ends_with(['~', '.', ' ', '#']) {
+        return 1;
+    }
+    let ending = ending(name);
+    if COPY_ENDINGS.iter().any(|copy| is(ending, copy)) {
+        ending.len()
+    } else {
+        0
+    }
+}
 
 /// The name a copy was made of: `.env~`, `..env.swp`, `#.env#`, `id_rsa.bak`.
 fn original(name: &str) -> &str {
     let mut rest = name;
-    while let Some(ending) = COPY_ENDINGS.iter().find(|ending| ends(rest, ending)) {
-        rest = rest.get(..rest.len() - ending.len()).unwrap_or_default();
+    loop {
+        match copy_ending(rest) {
+            0 => break,
+            length => rest = rest.get(..rest.len() - length).unwrap_or_default(),
+        }
     }
     let bare = rest
         .strip_prefix(".#")
@@ -170,14 +191,15 @@ fn is_secret_itself(name: &str) -> bool {
             return true;
         }
     }
-    if ends(name, ".env") {
+    let ending = ending(name);
+    if is(ending, ".env") {
         // `example.env` is a template as `.env.example` is.
         return !ENV_TEMPLATES.iter().any(|word| {
             let word = word.trim_start_matches('.');
             starts(name, word) && name.len() == word.len() + ".env".len()
         });
     }
-    (has_dot_inside(name) && SECRET_ENDINGS.iter().any(|ending| ends(name, ending)))
+    SECRET_ENDINGS.iter().any(|secret| is(ending, secret))
         || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))
 }
 
@@ -301,6 +323,8 @@ mod tests {
             ".ssh/config",
             "home/.ssh/id_rsa",
             "keys/server.pem",
+            "keys/a.asc.KEY",
+            "a.b.p12",
             ".aws/credentials",
             ".kube/config",
             ".docker/config.json",
@@ -325,6 +349,9 @@ mod tests {
             "notes.bak",
             "~",
             "...",
+            ".key",
+            "a.pemx",
+            "pem",
         ] {
             check(path, Access::Read, None);
         }

@@ -53,7 +53,7 @@ pub fn explain(facts: &Facts, standing: &[Standing<'_>]) -> Explanation {
     let mut heaviest = 0;
     for (resource, standing) in facts.resources.iter().zip(standing) {
         let mut trace: Vec<Step> = Vec::new();
-        let ruling = rule_on(facts.group(), resource, standing, &mut trace);
+        let ruling = rule_on(facts.verb, resource, standing, &mut trace);
         steps.push(trace);
         let what = facts.group();
         let (weight, said) = match ruling {

@@ -5,36 +5,12 @@
 //! "notMatch"}}`. A rule whose example disagrees does not load; the error names
 //! its line and column.
 
-use std::fmt;
-
 use portcullis_proto::{Group, RelPath, RootId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::place::{Misplaced, begins, read_part};
 use crate::{Effect, PatternSet, Rule};
-
-/// A rule that does not load, and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleError {
-    /// One-based line in the file.
-    pub line: usize,
-    /// One-based column.
-    pub column: usize,
-    /// What is wrong.
-    pub what: String,
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "line {}, column {}: {}",
-            self.line, self.column, self.what
-        )
-    }
-}
-
-impl std::error::Error for RuleError {}
 
 /// One field per group and no map: a group named twice is an error, where a map
 /// would drop the first one's denies without a word.
@@ -105,21 +81,17 @@ struct Examples {
 
 /// Reads the rules in `section`, which is a part of `whole`, the text of the
 /// file called `name`.
-pub fn parse_rules(name: &str, whole: &str, section: &RawValue) -> Result<Vec<Rule>, RuleError> {
-    let groups: Groups<'_> = serde_json::from_str(section.get())
-        .map_err(|error| inside(whole, section.get(), &error))?;
+pub fn parse_rules(name: &str, whole: &str, section: &RawValue) -> Result<Vec<Rule>, Misplaced> {
+    let groups: Groups<'_> = read_part(whole, section)?;
     let mut rules = Vec::new();
     for (group, lists) in groups.in_order() {
-        let lists: Lists<'_> = serde_json::from_str(lists.get())
-            .map_err(|error| inside(whole, lists.get(), &error))?;
+        let lists: Lists<'_> = read_part(whole, lists)?;
         for (effect, list) in [(Effect::Allow, lists.allow), (Effect::Deny, lists.deny)] {
             for raw in list {
-                let at = place(whole, raw.get());
-                let rule = parse_rule(name, effect, group, raw, at).map_err(|what| RuleError {
-                    line: at.0,
-                    column: at.1,
-                    what,
-                })?;
+                let (line, _) = begins(whole, raw.get());
+                let source = format!("{name}:{line}");
+                let rule = parse_rule(source, effect, group, raw)
+                    .map_err(|what| Misplaced::at(whole, raw.get(), what))?;
                 rules.push(rule);
             }
         }
@@ -128,11 +100,10 @@ pub fn parse_rules(name: &str, whole: &str, section: &RawValue) -> Result<Vec<Ru
 }
 
 fn parse_rule(
-    name: &str,
+    source: String,
     effect: Effect,
     group: Group,
     raw: &RawValue,
-    at: (usize, usize),
 ) -> Result<Rule, String> {
     let written = serde_json::from_str(raw.get())
         .map_err(|_| "a rule is a pattern, or an object with `pattern`, `root`, `coversProtected` and `examples`".to_owned())?;
@@ -173,36 +144,8 @@ fn parse_rule(
         root: written.root,
         pattern: written.pattern,
         covers_protected: written.covers_protected,
-        source: format!("{name}:{}", at.0).into(),
+        source: source.into(),
     })
-}
-
-/// Where `part`, a slice of `whole`, begins: line and column, both from one.
-fn place(whole: &str, part: &str) -> (usize, usize) {
-    let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
-    let before = whole.as_bytes().get(..offset).unwrap_or_default();
-    let line = before.split(|byte| *byte == b'\n').count();
-    let column = before
-        .iter()
-        .rev()
-        .take_while(|byte| **byte != b'\n')
-        .count()
-        + 1;
-    (line, column)
-}
-
-fn inside(whole: &str, part: &str, error: &serde_json::Error) -> RuleError {
-    let (line, column) = place(whole, part);
-    let down = error.line().saturating_sub(1);
-    RuleError {
-        line: line + down,
-        column: if down == 0 {
-            column + error.column().saturating_sub(1)
-        } else {
-            error.column()
-        },
-        what: error.to_string(),
-    }
 }
 
 #[cfg(test)]
@@ -215,7 +158,7 @@ mod tests {
         rules: &'a RawValue,
     }
 
-    fn load(text: &str) -> Result<Vec<Rule>, RuleError> {
+    fn load(text: &str) -> Result<Vec<Rule>, Misplaced> {
         let file: File<'_> = serde_json::from_str(text).unwrap();
         parse_rules("settings.json", text, file.rules)
     }

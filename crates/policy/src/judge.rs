@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use portcullis_proto::{Access, Entity, Facts, Group, Mode, Reason, RelPath, Resource, RootId};
+use portcullis_proto::{
+    Access, Entity, Facts, Group, Mode, Reason, RelPath, Resource, RootId, Verb,
+};
 
 use crate::explain::{Silent, Trace};
 use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Terms};
@@ -93,11 +95,18 @@ pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
         if resource.root != standing.view.root {
             return nobody_can_say();
         }
-        match rule_on(facts.group(), resource, standing, &mut Silent) {
+        match rule_on(facts.verb, resource, standing, &mut Silent) {
             Ruling::Deny(denial) => return Verdict::Deny(denial),
             Ruling::Ask(asking) => asked = Some(stricter(asked, asking)),
             Ruling::Allow(source) => allowed = Some(allowed.unwrap_or(source)),
         }
+    }
+    if facts.shrinks && asked.is_none() {
+        asked = Some(Asking {
+            class: None,
+            source: Source::Builtin("shrink-guard"),
+            remembered: Remembered::Never,
+        });
     }
     match (
         asked,
@@ -125,14 +134,14 @@ fn stricter(before: Option<Asking>, next: Asking) -> Asking {
 }
 
 pub(crate) fn rule_on(
-    group: Group,
+    verb: Verb,
     resource: &Resource,
     standing: &Standing<'_>,
     trace: &mut impl Trace,
 ) -> Ruling {
     let entity = resource.identity.map(|identity| identity.entity);
     rule_on_path(
-        group,
+        verb,
         &resource.path,
         resource.access,
         entity,
@@ -142,13 +151,14 @@ pub(crate) fn rule_on(
 }
 
 pub(crate) fn rule_on_path(
-    group: Group,
+    verb: Verb,
     path: &RelPath,
     access: Access,
     entity: Option<Entity>,
     standing: &Standing<'_>,
     trace: &mut impl Trace,
 ) -> Ruling {
+    let group = verb.group();
     let view = standing.view;
     let policy = &view.policy;
     let deny = |reason, source| Ruling::Deny(Denial { reason, source });
@@ -196,7 +206,8 @@ pub(crate) fn rule_on_path(
         return deny(Reason::Untrusted, Source::Builtin("trust"));
     }
 
-    let class = Class::of(path, access);
+    // What hides every value tells no secret.
+    let class = Class::of(path, access).filter(|class| *class != Class::Secret || verb.reveals());
     trace.step("protected class", || {
         class.map_or("none", Class::as_str).into()
     });

@@ -60,6 +60,8 @@ pub struct RootPolicy {
     pub own_state: Vec<RelPath>,
     /// Files must be ours and closed to others, as secrets have to be.
     pub private: bool,
+    /// Whether a file must have been read before it is replaced.
+    pub read_before_write: bool,
     /// What a subject may do here without an explicit grant.
     pub ambient: AccessSet,
 }
@@ -90,6 +92,7 @@ impl RootPolicy {
             mounts: Vec::new(),
             own_state: Vec::new(),
             private,
+            read_before_write: false,
             ambient,
         }
     }
@@ -117,16 +120,25 @@ impl RootPolicy {
         Arc::new(self)
     }
 
-    /// Whether `path` is Portcullis's own: its data directory, or a directory
-    /// of the name it keeps its own files under.
+    /// Whether `path` is Portcullis's own: its data directory, a directory of
+    /// the name it keeps its own files under, or what it stages beside a target.
     pub fn is_own_state(&self, path: &RelPath) -> bool {
-        path.components()
-            .any(|name| name.starts_with('.') && name.eq_ignore_ascii_case(".portcullis"))
-            || self.own_state.iter().any(|own| path.is_under(own))
+        path.components().any(is_own_name) || self.own_state.iter().any(|own| path.is_under(own))
     }
 
     /// Whether Portcullis's own state stands below `path`.
     pub(crate) fn holds_own_state(&self, path: &RelPath) -> bool {
         self.own_state.iter().any(|own| own.is_under(path))
     }
+}
+
+/// `.portcullis` and `.portcullis-…`, however they are spelled.
+fn is_own_name(name: &str) -> bool {
+    const OWN: &str = ".portcullis";
+    name.starts_with('.')
+        && name
+            .split_at_checked(OWN.len())
+            .is_some_and(|(head, rest)| {
+                head.eq_ignore_ascii_case(OWN) && (rest.is_empty() || rest.starts_with('-'))
+            })
 }

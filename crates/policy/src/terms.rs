@@ -1,7 +1,7 @@
 //! What a yes carries: the limits of the act, and for bulk deeds the filter
 //! that decides path by path.
 
-use portcullis_proto::{Access, Entity, Group, RelPath};
+use portcullis_proto::{Entity, RelPath, Verb};
 
 use crate::explain::Silent;
 use crate::judge::{Ruling, Standing, View, rule_on_path};
@@ -85,18 +85,18 @@ impl Terms {
     /// Whether a bulk deed may touch what stands at `path`: the ruling a single
     /// read (of a file) or list (of a directory) would get there.
     pub fn admits(&self, path: &RelPath, entity: Entity) -> Admit {
-        let access = match entity {
-            Entity::Directory => Access::List,
-            Entity::File | Entity::Symlink | Entity::Mount | Entity::Special => Access::Read,
+        let verb = match entity {
+            Entity::Directory => Verb::List,
+            Entity::File | Entity::Symlink | Entity::Mount | Entity::Special => Verb::Read,
         };
         let standing = Standing {
             view: &self.view,
             granted: true,
         };
         match rule_on_path(
-            Group::FilesystemRead,
+            verb,
             path,
-            access,
+            verb.access(),
             Some(entity),
             &standing,
             &mut Silent,

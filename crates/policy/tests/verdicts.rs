@@ -78,6 +78,7 @@ fn facts(verb: Verb, path: &str) -> Facts {
             }),
         }],
         shown: None,
+        shrinks: false,
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{Digest, ErrorKind, Facts, QuestionId, Reason, RequestId, Subject};
 pub enum Phase {
     /// Before a mutation acts.
     Opening,
+    /// A mutation has made what it will put in place, and not put it there yet.
+    Staged,
     /// The one line every attempt ends in.
     Closing,
 }
@@ -65,6 +67,17 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
+/// What a mutation makes beside its target, so that whoever comes after a crash
+/// can tell it from everybody else's. Told twice: before it is made, and when
+/// its inode is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    /// Device and inode of the root it happens in.
+    pub root: (u64, u64),
+    /// Its own device and inode, once it is made.
+    pub made: Option<(u64, u64)>,
+}
+
 /// What the gate tells a ledger.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -112,6 +125,9 @@ pub struct Event<'a> {
     /// What a bulk deed came to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
+    /// What was staged (staged lines only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
     /// From attempt to line, in microseconds.
     pub duration_us: u64,
 }

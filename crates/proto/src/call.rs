@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{Failure, Group};
 
@@ -17,13 +18,16 @@ pub struct ToolCall {
 
 /// What came of it. Both halves say the same: `structured` completely, `text`
 /// for clients that show only text.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Both are written out as JSON where they are made: a wire passes them on as
+/// they are, and a tree of values between would cost more than the deed.
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolReply {
-    /// The complete result.
-    pub structured: Value,
-    /// The same, as a person reads it.
-    pub text: String,
+    /// The complete result: an object.
+    pub structured: Box<RawValue>,
+    /// The same, as a person reads it: a string.
+    pub text: Box<RawValue>,
     /// Whether it is a failure.
     pub is_error: bool,
 }
@@ -47,11 +51,16 @@ impl ToolReply {
             text.push_str(hint);
         }
         Self {
-            structured,
-            text,
+            structured: written(&structured),
+            text: written(&text),
             is_error: true,
         }
     }
+}
+
+/// A value or a string, which nothing keeps from being written.
+fn written(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// What a tool does to the world, told truthfully.

@@ -13,6 +13,8 @@ use crate::{Access, Digest, Group, RelPath, RootId, RootKind};
 pub enum Verb {
     /// Read a file.
     Read,
+    /// Read a file with its values hidden.
+    ReadRedacted,
     /// Look at one entry's metadata.
     Stat,
     /// List a directory.
@@ -21,56 +23,94 @@ pub enum Verb {
     Tree,
     /// Find names below a directory.
     Glob,
-    /// Create or change a file.
+    /// Create a file, or replace its content.
     Write,
-    /// Remove a file or a directory.
-    Remove,
+    /// Change parts of a file.
+    Edit,
+    /// Add to the end of a file.
+    Append,
+    /// Create a directory.
+    Mkdir,
     /// Give a file or directory another name.
     Move,
+    /// Copy a file.
+    Copy,
+    /// Remove a file or a directory.
+    Remove,
+    /// Change who may do what with a file or directory.
+    Chmod,
+    /// Put back what an earlier deed changed.
+    Undo,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 15] = [
         Self::Read,
+        Self::ReadRedacted,
         Self::Stat,
         Self::List,
         Self::Tree,
         Self::Glob,
         Self::Write,
-        Self::Remove,
+        Self::Edit,
+        Self::Append,
+        Self::Mkdir,
         Self::Move,
+        Self::Copy,
+        Self::Remove,
+        Self::Chmod,
+        Self::Undo,
     ];
 
     /// The verb as the audit spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::ReadRedacted => "read_redacted",
             Self::Stat => "stat",
             Self::List => "list",
             Self::Tree => "tree",
             Self::Glob => "glob",
             Self::Write => "write",
-            Self::Remove => "remove",
+            Self::Edit => "edit",
+            Self::Append => "append",
+            Self::Mkdir => "mkdir",
             Self::Move => "move",
+            Self::Copy => "copy",
+            Self::Remove => "remove",
+            Self::Chmod => "chmod",
+            Self::Undo => "undo",
         }
     }
 
     /// The group a person switches it with.
     pub const fn group(self) -> Group {
         match self {
-            Self::Read | Self::Stat | Self::List | Self::Tree | Self::Glob => Group::FilesystemRead,
-            Self::Write | Self::Remove | Self::Move => Group::FilesystemWrite,
+            Self::Read | Self::ReadRedacted | Self::Stat | Self::List | Self::Tree | Self::Glob => {
+                Group::FilesystemRead
+            }
+            Self::Write
+            | Self::Edit
+            | Self::Append
+            | Self::Mkdir
+            | Self::Move
+            | Self::Copy
+            | Self::Remove
+            | Self::Chmod
+            | Self::Undo => Group::FilesystemWrite,
         }
     }
 
     /// The access it needs on what it names first.
     pub const fn access(self) -> Access {
         match self {
-            Self::Read => Access::Read,
+            Self::Read | Self::ReadRedacted | Self::Copy => Access::Read,
             Self::Stat => Access::Metadata,
             Self::List | Self::Tree | Self::Glob => Access::List,
-            Self::Write => Access::Write,
+            Self::Write | Self::Edit | Self::Append | Self::Mkdir | Self::Chmod | Self::Undo => {
+                Access::Write
+            }
             Self::Remove => Access::Delete,
             Self::Move => Access::Move,
         }
@@ -80,15 +120,31 @@ impl Verb {
     pub const fn is_bulk(self) -> bool {
         match self {
             Self::List | Self::Tree | Self::Glob => true,
-            Self::Read | Self::Stat | Self::Write | Self::Remove | Self::Move => false,
+            Self::Read
+            | Self::ReadRedacted
+            | Self::Stat
+            | Self::Write
+            | Self::Edit
+            | Self::Append
+            | Self::Mkdir
+            | Self::Move
+            | Self::Copy
+            | Self::Remove
+            | Self::Chmod
+            | Self::Undo => false,
         }
+    }
+
+    /// Whether it may show what a secret holds, and so is asked about there.
+    pub const fn reveals(self) -> bool {
+        !matches!(self, Self::ReadRedacted)
     }
 
     /// Whether it changes anything, and so writes an opening line.
     pub const fn mutates(self) -> bool {
-        match self {
-            Self::Write | Self::Remove | Self::Move => true,
-            Self::Read | Self::Stat | Self::List | Self::Tree | Self::Glob => false,
+        match self.group() {
+            Group::FilesystemWrite => true,
+            Group::FilesystemRead | Group::Shell | Group::Computer | Group::Browser => false,
         }
     }
 }
@@ -167,6 +223,10 @@ pub struct Facts {
     pub resources: Vec<Resource>,
     /// Digest of the bytes a person would be shown, for deeds that have some.
     pub shown: Option<Digest>,
+    /// Whether it takes most of a large file away, which is asked about even
+    /// where writing is allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shrinks: bool,
 }
 
 impl Facts {

@@ -24,7 +24,7 @@ mod secret;
 mod subject;
 
 pub use access::{Access, AccessSet};
-pub use audit::{Counts, Event, Outcome, Phase};
+pub use audit::{Counts, Event, Outcome, Phase, Staged};
 pub use call::{ToolCall, ToolReply, ToolSpec, ToolTraits};
 pub use digest::Digest;
 pub use error::{Category, ErrorKind, Failure};

@@ -69,6 +69,8 @@ reasons! {
     ApprovalUnavailable = "approval_unavailable", PermissionDenied, Policy, "It needs a person's yes, and nobody can be asked here.";
     ApprovalPending = "approval_pending", PermissionDenied, Policy, "It waits for a person's answer.";
     AnswerUsed = "answer_used", PermissionDenied, Policy, "That answer has been used already.";
+    ReadOnly = "read_only", PermissionDenied, Policy, "The file is read-only, and replacing it was not asked for by name.";
+    ChangedSince = "changed_since", HashMismatch, Operational, "Somebody changed it since, so it was left as it is.";
     Hardlink = "hardlink", PermissionDenied, Policy, "The file has another name elsewhere, and this root refuses such links.";
     SpecialFile = "special_file", PermissionDenied, Policy, "It is a device, a pipe or a socket, not a file.";
     NotOwned = "not_owned", PermissionDenied, Policy, "The file belongs to somebody else.";

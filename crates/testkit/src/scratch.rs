@@ -168,6 +168,53 @@ impl Scratch {
         done
     }
 
+    /// Mounts an empty file system in memory at `to`; says whether it could.
+    pub fn tmpfs(&self, to: &str) -> bool {
+        self.mount_at(to, |target| {
+            rustix::mount::mount("tmpfs", target, "tmpfs", MountFlags::empty(), None)
+        })
+    }
+
+    /// Mounts a writable layer over the directory `lower` at `to`, as
+    /// containers do; says whether it could.
+    pub fn overlay(&self, lower: &str, to: &str) -> bool {
+        let (upper, work) = (self.base.join("upper"), self.base.join("work"));
+        fs::create_dir_all(&upper).expect("the upper layer");
+        fs::create_dir_all(&work).expect("the work directory");
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            self.at(lower).display(),
+            upper.display(),
+            work.display()
+        );
+        let options = std::ffi::CString::new(options).expect("options without a NUL");
+        self.mount_at(to, |target| {
+            rustix::mount::mount(
+                "overlay",
+                target,
+                "overlay",
+                MountFlags::empty(),
+                Some(options.as_c_str()),
+            )
+        })
+    }
+
+    fn mount_at(
+        &self,
+        to: &str,
+        mount: impl FnOnce(&Path) -> Result<(), rustix::io::Errno>,
+    ) -> bool {
+        let target = self.at(to);
+        if mount(&target).is_err() {
+            return false;
+        }
+        self.mounted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(target);
+        true
+    }
+
     /// Makes what was bound onto `to` read-only, to have two mounts differ.
     pub fn remount_read_only(&self, to: &str) -> bool {
         let flags = MountFlags::BIND | MountFlags::RDONLY;

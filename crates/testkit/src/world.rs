@@ -1,13 +1,13 @@
 //! A gate and an authority over a scratch tree.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use portcullis_files::{Authority, Resolver, ScopedFs};
+use portcullis_files::{Authority, PrivateDir, Resolver, ScopedFs};
 use portcullis_gate::{Caller, Clock, Gate, GateParts, Hook, Keeper, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rule, RuleSet, Rules};
 use portcullis_proto::{
-    ConversationId, Failure, Group, Mode, Principal, RootId, RootKind, RunId, Subject,
+    AccessSet, ConversationId, Failure, Group, Mode, Principal, RootId, RootKind, RunId, Subject,
 };
 
 use crate::{FakeClock, Lines, Scratch};
@@ -55,9 +55,20 @@ pub struct WorldBuilder {
     hooks: Vec<Arc<dyn Hook>>,
     clock: Option<Arc<dyn Clock>>,
     own_state: Vec<PathBuf>,
+    writable: bool,
 }
 
 impl WorldBuilder {
+    /// Where an agent may change everything, and what it displaces is kept
+    /// beside the root.
+    #[must_use]
+    pub fn writable(mut self) -> Self {
+        self.rules.modes = self.rules.modes.with(Group::FilesystemWrite, Mode::Allow);
+        self.policy.ambient = AccessSet::ALL;
+        self.writable = true;
+        self
+    }
+
     /// With another policy of the root.
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(&mut RootPolicy)) -> Self {
@@ -116,6 +127,20 @@ impl WorldBuilder {
 
     /// Builds it over `scratch`; the root may be refused.
     pub fn try_over(self, scratch: Scratch) -> Result<World, Failure> {
+        let root = scratch.root();
+        self.try_over_directory(scratch, &root)
+    }
+
+    /// Builds it over `directory`, which `scratch` holds.
+    #[track_caller]
+    pub fn over_directory(self, scratch: Scratch, directory: &Path) -> World {
+        match self.try_over_directory(scratch, directory) {
+            Ok(world) => world,
+            Err(failure) => panic!("the root is refused: {failure:?}"),
+        }
+    }
+
+    fn try_over_directory(self, scratch: Scratch, directory: &Path) -> Result<World, Failure> {
         let lines = Arc::new(Lines::default());
         let fake = Arc::new(FakeClock::new());
         let clock = self.clock.unwrap_or_else(|| fake.clone());
@@ -125,10 +150,15 @@ impl WorldBuilder {
             keeper: forgetful_keeper(),
             hooks: self.hooks,
             rules: self.rules,
-            prefix: "test".into(),
+            // Several processes may share a tree; their requests must not share a name.
+            prefix: format!("test{}", std::process::id()),
         });
         let home = Some(scratch.base().to_owned());
         let mut authority = Authority::new(gate.clone(), self.own_state, home);
+        if self.writable {
+            let data = PrivateDir::open_or_create(&scratch.base().join("data"))?;
+            authority = authority.keeping_undo_in(data);
+        }
         let id = RootId::parse("main").expect("a name");
         let spec = RootSpec {
             id,
@@ -136,9 +166,9 @@ impl WorldBuilder {
             display_name: None,
             policy: self.policy,
             owner: self.owner,
-            trusted: false,
+            trusted: self.writable,
         };
-        authority.declare(spec, &scratch.root(), self.resolver)?;
+        authority.declare(spec, directory, self.resolver)?;
         Ok(World {
             scratch,
             gate,
@@ -198,6 +228,7 @@ impl World {
             hooks: Vec::new(),
             clock: None,
             own_state: Vec::new(),
+            writable: false,
         }
     }
 

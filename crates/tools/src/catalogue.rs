@@ -9,7 +9,10 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-use crate::{get_file_tree, glob, list_files, read_file, stat};
+use crate::{
+    append_file, changed, create_directory, delete, edit_file, get_file_tree, glob, list_files,
+    read_file, relocate, stat, write_file,
+};
 
 /// The tools that look at files, in the order agents see them.
 pub(crate) fn looking() -> &'static [ToolSpec] {
@@ -43,6 +46,91 @@ pub(crate) fn looking() -> &'static [ToolSpec] {
             ),
         ]
     })
+}
+
+/// The tools that change files, in the order agents see them.
+pub(crate) fn changing() -> &'static [ToolSpec] {
+    static SPECS: OnceLock<Vec<ToolSpec>> = OnceLock::new();
+    SPECS.get_or_init(|| {
+        vec![
+            changes::<write_file::Arguments, changed::Reply>(
+                "write_file",
+                "Write file",
+                "Create a file, or replace all of its content; directories above it are made. A file that somebody else changed since you read it is left alone. Replies with a diff, the new version and a name to undo it by.",
+                AGAIN_IS_ONCE,
+            ),
+            changes::<edit_file::Arguments, changed::Reply>(
+                "edit_file",
+                "Edit file",
+                "Replace exact text in a file; everything else stays byte for byte. Text that is not there, or is there more than once, is refused with line numbers. Takes one edit, or a list of edits made together.",
+                LOSES,
+            ),
+            changes::<append_file::Arguments, changed::Reply>(
+                "append_file",
+                "Append to file",
+                "Add text to the end of a file, or make the file.",
+                ADDS,
+            ),
+            changes::<create_directory::Arguments, changed::Reply>(
+                "create_directory",
+                "Create directory",
+                "Make a directory and those above it. One that is there stays as it is.",
+                ToolTraits {
+                    idempotent: true,
+                    ..ADDS
+                },
+            ),
+            changes::<delete::Arguments, delete::Reply>(
+                "delete",
+                "Delete",
+                "Delete a file, or a directory and all that is below it. The root itself cannot be deleted.",
+                AGAIN_IS_ONCE,
+            ),
+            changes::<relocate::Arguments, changed::Reply>(
+                "move",
+                "Move",
+                "Move or rename a file or directory; directories above the new path are made. A file that is there is replaced, unless overwrite is false.",
+                LOSES,
+            ),
+            changes::<relocate::Arguments, changed::Reply>(
+                "copy_file",
+                "Copy file",
+                "Copy a file to a new path; directories above it are made. A file that is there is replaced, unless overwrite is false.",
+                AGAIN_IS_ONCE,
+            ),
+        ]
+    })
+}
+
+/// A tool that adds and takes nothing away.
+const ADDS: ToolTraits = ToolTraits {
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+};
+/// A tool that can lose something.
+const LOSES: ToolTraits = ToolTraits {
+    destructive: true,
+    ..ADDS
+};
+/// One that can lose something, once: doing it again changes nothing more.
+const AGAIN_IS_ONCE: ToolTraits = ToolTraits {
+    idempotent: true,
+    ..LOSES
+};
+
+fn changes<A: JsonSchema, R: JsonSchema>(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    traits: ToolTraits,
+) -> ToolSpec {
+    ToolSpec {
+        group: Group::FilesystemWrite,
+        traits,
+        ..looks::<A, R>(name, title, description)
+    }
 }
 
 fn looks<A: JsonSchema, R: JsonSchema>(
@@ -98,4 +186,56 @@ fn schema<T: JsonSchema>() -> Value {
     let mut schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
     schema.remove("title");
     schema.to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, required: &[&str], destructive: bool, idempotent: bool) {
+        let spec = changing().iter().find(|spec| spec.name == name).unwrap();
+        let wants: Vec<&str> = spec.input_schema["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        assert_eq!(wants, required, "{name}");
+        assert_eq!(spec.group, Group::FilesystemWrite, "{name}");
+        let traits = ToolTraits {
+            read_only: false,
+            destructive,
+            idempotent,
+            open_world: false,
+        };
+        assert_eq!(spec.traits, traits, "{name}");
+    }
+
+    #[test]
+    fn tools_that_change_take_the_names_daemons_have_shipped() {
+        check("write_file", &["filePath", "content"], true, true);
+        check("edit_file", &["filePath"], true, false);
+        check("append_file", &["filePath", "content"], false, false);
+        check("create_directory", &["dirPath"], false, true);
+        check("delete", &["path"], true, true);
+        check("move", &["sourcePath", "destinationPath"], true, false);
+        check("copy_file", &["sourcePath", "destinationPath"], true, true);
+        let edit = changing().iter().find(|spec| spec.name == "edit_file");
+        let known = &edit.unwrap().input_schema["properties"];
+        for name in ["oldString", "newString", "replaceAll", "edits"] {
+            assert!(known.get(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_schema_is_an_object_and_takes_a_failure() {
+        for spec in looking().iter().chain(changing()) {
+            for schema in [&spec.input_schema, &spec.output_schema] {
+                assert_eq!(schema["type"], "object", "{}", spec.name);
+            }
+            let known = &spec.output_schema["properties"];
+            assert!(known.get("errorKind").is_some(), "{}", spec.name);
+        }
+    }
 }

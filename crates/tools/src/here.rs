@@ -6,20 +6,43 @@ use portcullis_files::Authority;
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::machine::{Machine, ResourcePage, ResourceText, Task};
-use crate::{catalogue, get_file_tree, glob, list_files, read_file, resource, stat};
+use crate::shown::{Text, written, written_text};
+use crate::{
+    append_file, catalogue, copy_file, create_directory, delete, edit_file, get_file_tree, glob,
+    list_files, move_path, read_file, resource, stat, write_file,
+};
 
 /// This machine.
 #[derive(Clone, Debug)]
 pub struct Here {
     authority: Arc<Authority>,
+    writing: Writing,
+}
+
+/// Whether there are tools that change files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    Off,
+    On,
 }
 
 impl Here {
-    /// Offers what `authority` owns.
+    /// Offers what `authority` owns, to be looked at.
     pub fn new(authority: Arc<Authority>) -> Self {
-        Self { authority }
+        Self {
+            authority,
+            writing: Writing::Off,
+        }
+    }
+
+    /// Offers the tools that change files as well, while their group is on.
+    #[must_use]
+    pub fn writing(mut self) -> Self {
+        self.writing = Writing::On;
+        self
     }
 
     /// The authority behind it.
@@ -30,6 +53,14 @@ impl Here {
     fn offers_files(&self) -> bool {
         let rules = self.authority.gate().rules();
         self.authority.roots().next().is_some() && rules.modes.of(Verb::Read.group()) != Mode::Deny
+    }
+
+    /// Changing needs looking: with that off, this is off too.
+    fn offers_changes(&self) -> bool {
+        let rules = self.authority.gate().rules();
+        self.writing == Writing::On
+            && self.offers_files()
+            && rules.modes.of(Verb::Write.group()) != Mode::Deny
     }
 
     async fn dispatch(&self, caller: &Caller, call: ToolCall) -> Result<ToolReply, Failure> {
@@ -44,6 +75,28 @@ impl Here {
             "read_file" => reply(read_file::call(authority, caller, arguments).await?),
             "stat" => reply(stat::call(authority, caller, arguments).await?),
             "glob" => reply(glob::call(authority, caller, arguments).await?),
+            name if self.offers_changes() => self.change(caller, name, arguments).await,
+            name => Err(self.unknown(caller, name)),
+        }
+    }
+
+    async fn change(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Value,
+    ) -> Result<ToolReply, Failure> {
+        let authority = &*self.authority;
+        match name {
+            "write_file" => reply(write_file::call(authority, caller, arguments).await?),
+            "edit_file" => reply(edit_file::call(authority, caller, arguments).await?),
+            "append_file" => reply(append_file::call(authority, caller, arguments).await?),
+            "create_directory" => {
+                reply(create_directory::call(authority, caller, arguments).await?)
+            }
+            "delete" => reply(delete::call(authority, caller, arguments).await?),
+            "move" => reply(move_path::call(authority, caller, arguments).await?),
+            "copy_file" => reply(copy_file::call(authority, caller, arguments).await?),
             name => Err(self.unknown(caller, name)),
         }
     }
@@ -54,23 +107,27 @@ impl Here {
     }
 }
 
-fn reply<T: Serialize>((structured, text): (T, String)) -> Result<ToolReply, Failure> {
-    let structured = serde_json::to_value(structured)
-        .map_err(|error| Failure::from(Reason::Bug).detail(error))?;
+fn reply<T: Serialize>((structured, text): (T, impl Into<Text>)) -> Result<ToolReply, Failure> {
     Ok(ToolReply {
-        structured,
-        text,
+        structured: written(&structured)?,
+        text: match text.into() {
+            Text::Plain(text) => written_text(&text)?,
+            Text::Written(text) => text,
+        },
         is_error: false,
     })
 }
 
 impl Machine for Here {
     fn catalog(&self, _caller: &Caller) -> Vec<ToolSpec> {
+        let mut tools = Vec::new();
         if self.offers_files() {
-            catalogue::looking().to_vec()
-        } else {
-            Vec::new()
+            tools.extend_from_slice(catalogue::looking());
         }
+        if self.offers_changes() {
+            tools.extend_from_slice(catalogue::changing());
+        }
+        tools
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply> {
@@ -123,8 +180,13 @@ impl Machine for Here {
             .roots()
             .map(|declared| format!("{} ({})", declared.entry().id(), declared.entry().kind()))
             .collect();
+        let changing = if self.offers_changes() {
+            " Changes reply with a diff and the new version; a file somebody else changed since you read it is left alone (version_mismatch: read it again). What runs later by itself (.git/hooks, CI files, shell settings) asks a person. A person can undo every change."
+        } else {
+            ""
+        };
         format!(
-            "Files are reached through named roots: {}. Paths are relative to a root; `.` is the root itself. Secret files (.env, keys) and what rules deny are left out of listings and counted; asking for a secret file by name asks a person. Every call is recorded.",
+            "Files are reached through named roots: {}. Paths are relative to a root; `.` is the root itself. Secret files (.env, keys) and what rules deny are left out of listings and counted; asking for a secret file by name asks a person. Every call is recorded.{changing}",
             roots.join(", ")
         )
     }

@@ -9,18 +9,28 @@
     forbid(clippy::disallowed_methods, clippy::disallowed_types)
 )]
 
+mod append_file;
 mod arguments;
 mod catalogue;
+mod changed;
+mod copy_file;
+mod create_directory;
+mod delete;
+mod edit_file;
 mod get_file_tree;
 mod glob;
 mod here;
 mod limits;
 mod list_files;
 mod machine;
+mod move_path;
+mod quoted;
 mod read_file;
+mod relocate;
 mod resource;
 mod shown;
 mod stat;
+mod write_file;
 
 pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};

@@ -40,6 +40,8 @@ pub struct Limits {
     pub tree_entries: Limit,
     /// Milliseconds a walk may take before it returns what it has.
     pub walk_ms: Limit,
+    /// Bytes one change may bring. More is refused, not clamped.
+    pub write_bytes: Limit,
 }
 
 /// The limits over MCP.
@@ -84,11 +86,16 @@ pub const LIMITS: Limits = Limits {
         default: 20_000,
         max: 20_000,
     },
+    write_bytes: Limit {
+        what: "bytes a change brings",
+        default: 5_242_880,
+        max: 5_242_880,
+    },
 };
 
 impl Limits {
     /// The table, row by row.
-    pub const fn rows(&self) -> [Limit; 8] {
+    pub const fn rows(&self) -> [Limit; 9] {
         [
             self.lines,
             self.text_bytes,
@@ -98,6 +105,7 @@ impl Limits {
             self.depth,
             self.tree_entries,
             self.walk_ms,
+            self.write_bytes,
         ]
     }
 }

@@ -6,11 +6,12 @@ use portcullis_proto::{Failure, Reason, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::arguments::{parse, scope};
 use crate::limits::LIMITS;
 use crate::resource::base64;
-use crate::shown::containment;
+use crate::shown::{Text, containment, written_text};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -31,6 +32,8 @@ pub(crate) struct Arguments {
     byte_offset: Option<u64>,
     /// How many raw bytes. Default 65,536, at most 1,048,576.
     byte_length: Option<usize>,
+    /// Show a secret file with its names and without its values; nobody is asked.
+    redacted: Option<bool>,
     /// Which root; the workspace where none is named.
     root: Option<String>,
 }
@@ -42,10 +45,12 @@ pub(crate) struct Reply {
     path: String,
     /// The text, exactly as it stands in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<String>,
+    #[schemars(with = "Option<String>")]
+    content: Option<Box<RawValue>>,
     /// Raw bytes as base64, where bytes were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    base64: Option<String>,
+    #[schemars(with = "Option<String>")]
+    base64: Option<Box<RawValue>>,
     /// The line the text begins with, counted from 1, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_line: Option<u64>,
@@ -78,6 +83,9 @@ pub(crate) struct Reply {
     /// lf, crlf, cr, mixed or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     line_ending: Option<String>,
+    /// How many values are hidden, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redacted_values: Option<u64>,
     /// Which ignore file names it, if one does; it is read all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     matched_ignore: Option<String>,
@@ -91,7 +99,7 @@ pub(crate) async fn call(
     authority: &Authority,
     caller: &Caller,
     arguments: Value,
-) -> Result<(Reply, String), Failure> {
+) -> Result<(Reply, Text), Failure> {
     let arguments: Arguments = parse(authority, caller, Verb::Read, arguments)?;
     let (scope, path) = scope(
         authority,
@@ -100,6 +108,9 @@ pub(crate) async fn call(
         arguments.root.as_deref(),
         &arguments.file_path,
     )?;
+    if arguments.redacted == Some(true) {
+        return redacted(&scope, &path).await;
+    }
     if arguments.byte_offset.is_some() || arguments.byte_length.is_some() {
         return bytes(&scope, &path, &arguments).await;
     }
@@ -136,14 +147,14 @@ async fn bytes(
     scope: &ScopedFs,
     path: &str,
     arguments: &Arguments,
-) -> Result<(Reply, String), Failure> {
+) -> Result<(Reply, Text), Failure> {
     let (max, clamped) = LIMITS.raw_bytes.of(arguments.byte_length);
     let window = ByteWindow::Part {
         offset: arguments.byte_offset.unwrap_or(0),
         max,
     };
     let page = scope.read_bytes(path, window).await?;
-    let encoded = base64(&page.bytes);
+    let encoded = written_text(&base64(&page.bytes))?;
     let reply = Reply {
         path: page.path.shown().to_owned(),
         content: None,
@@ -161,11 +172,45 @@ async fn bytes(
         encoding: None,
         encoding_detected: false,
         line_ending: None,
+        redacted_values: None,
         matched_ignore: None,
         version: page.meta.version(),
         containment: containment(page.containment),
     };
-    Ok((reply, encoded))
+    Ok((reply, Text::Written(encoded)))
+}
+
+/// The whole file, as far as a reply takes it: its lines are not those on disk.
+async fn redacted(scope: &ScopedFs, path: &str) -> Result<(Reply, Text), Failure> {
+    let shown = scope.read_redacted(path).await?;
+    let mut end = shown.text.len().min(LIMITS.text_bytes.default);
+    while !shown.text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let content = written_text(shown.text.get(..end).unwrap_or_default())?;
+    let reply = Reply {
+        path: shown.path.shown().to_owned(),
+        content: Some(content.clone()),
+        base64: None,
+        start_line: None,
+        line_count: None,
+        total_lines: None,
+        byte_offset: 0,
+        byte_count: end as u64,
+        total_bytes: shown.meta.size,
+        has_more: end < shown.text.len(),
+        next_cursor: None,
+        cut_lines: 0,
+        clamped: false,
+        encoding: None,
+        encoding_detected: false,
+        line_ending: None,
+        redacted_values: Some(shown.values),
+        matched_ignore: None,
+        version: shown.meta.version(),
+        containment: containment(shown.containment),
+    };
+    Ok((reply, Text::Written(content)))
 }
 
 async fn text(
@@ -173,7 +218,7 @@ async fn text(
     path: &str,
     from: TextFrom,
     arguments: Arguments,
-) -> Result<(Reply, String), Failure> {
+) -> Result<(Reply, Text), Failure> {
     let (max_lines, clamped) = LIMITS.lines.of(arguments.max_lines);
     let request = TextRequest {
         from,
@@ -187,7 +232,6 @@ async fn text(
     let page = read.page;
     let cut_lines = page.truncated_lines();
     let next_cursor = page.next_cursor.as_ref().map(ToString::to_string);
-    let mut text = page.text.clone();
     let mut notes = Vec::new();
     if cut_lines > 0 {
         notes.push(format!("{cut_lines} long lines cut"));
@@ -198,14 +242,20 @@ async fn text(
     if let Some(cursor) = &next_cursor {
         notes.push(format!("more: pass cursor {cursor:?}"));
     }
-    if !notes.is_empty() {
+    // Most pages have no note, and then both halves are the same string.
+    let content = written_text(&page.text)?;
+    let text = if notes.is_empty() {
+        Text::Written(content.clone())
+    } else {
+        let mut text = page.text;
         if !text.ends_with('\n') && !text.is_empty() {
             text.push('\n');
         }
         text.push('(');
         text.push_str(&notes.join("; "));
         text.push(')');
-    }
+        Text::Plain(text)
+    };
     let reply = Reply {
         path: read.path.shown().to_owned(),
         start_line: page.start_line,
@@ -221,10 +271,11 @@ async fn text(
         encoding: Some(page.encoding.label()),
         encoding_detected: page.detected,
         line_ending: Some(page.line_ending.as_str().to_owned()),
+        redacted_values: None,
         matched_ignore: read.matched_ignore,
         version: read.meta.version(),
         containment: containment(read.containment),
-        content: Some(page.text),
+        content: Some(content),
         base64: None,
     };
     Ok((reply, text))

@@ -4,9 +4,37 @@ use std::borrow::Cow;
 
 use portcullis_files::{Entry, Meta};
 use portcullis_policy::Containment;
-use portcullis_proto::{Counts, RelPath};
+use portcullis_proto::{Counts, Failure, Reason, RelPath};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::quoted::quoted;
+
+/// What a person reads of a reply.
+#[derive(Debug)]
+pub(crate) enum Text {
+    /// Yet to be written out.
+    Plain(String),
+    /// A JSON string, written out for the other half of the reply already.
+    Written(Box<RawValue>),
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::Plain(text)
+    }
+}
+
+/// Writes text out as a JSON string.
+pub(crate) fn written_text(text: &str) -> Result<Box<RawValue>, Failure> {
+    quoted(text).map_err(|error| Failure::from(Reason::Bug).detail(error))
+}
+
+/// Writes `value` out as JSON.
+pub(crate) fn written<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, Failure> {
+    to_raw_value(value).map_err(|error| Failure::from(Reason::Bug).detail(error))
+}
 
 /// One entry of a listing.
 #[derive(Debug, Serialize, JsonSchema)]

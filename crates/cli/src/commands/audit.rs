@@ -97,7 +97,12 @@ fn tail(log: &AuditLog, args: &TailArgs) -> Result<Ending, Problem> {
         None
     };
     let mut printer = Printer::new(args.json);
-    for line in newest(log, filter, args.lines)? {
+    let openings = if args.json {
+        Openings::All
+    } else {
+        Openings::Unfinished
+    };
+    for line in newest(log, filter, args.lines, openings)? {
         match line {
             Ok(record) => printer.print(&record)?,
             Err(bad) => printer.print_bad(&bad)?,
@@ -111,10 +116,29 @@ fn tail(log: &AuditLog, args: &TailArgs) -> Result<Ending, Problem> {
     };
     printer.out.flush()?;
     for record in follow {
-        printer.print(&record?)?;
+        let record = record?;
+        // What was begun is told when it ends.
+        if openings == Openings::Unfinished && is_opening(&record) {
+            continue;
+        }
+        printer.print(&record)?;
         printer.out.flush()?;
     }
     printer.end()
+}
+
+/// Which lines about what is under way are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Openings {
+    /// All of them, for programs.
+    All,
+    /// The last one of a change that has not ended: what a crash leaves.
+    Unfinished,
+}
+
+/// Whether it tells of something under way: an opening, or a file staged.
+fn is_opening(record: &Record) -> bool {
+    record.outcome.as_deref() == Some(outcome_word(Outcome::Begun))
 }
 
 /// The newest `count` lines of all chains, oldest of them first.
@@ -122,6 +146,7 @@ fn newest(
     log: &AuditLog,
     filter: Filter,
     count: usize,
+    openings: Openings,
 ) -> Result<Vec<Result<Record, BadLine>>, Problem> {
     let mut chains: Vec<(String, VecDeque<Record>)> = Vec::new();
     let mut bad = Vec::new();
@@ -134,6 +159,9 @@ fn newest(
                     chains.push((record.chain.clone(), VecDeque::new()));
                 }
                 if let Some((_, lines)) = chains.last_mut() {
+                    if openings == Openings::Unfinished && record.line == LineKind::Event {
+                        lines.retain(|old| !is_opening(old) || old.request_id != record.request_id);
+                    }
                     if lines.len() == count {
                         lines.pop_front();
                     }
@@ -276,7 +304,7 @@ fn word<T: Copy>(
 }
 
 /// A time, or how long ago.
-fn moment(typed: &str, now: u64) -> Result<u64, Problem> {
+pub(crate) fn moment(typed: &str, now: u64) -> Result<u64, Problem> {
     let ago = typed
         .char_indices()
         .last()

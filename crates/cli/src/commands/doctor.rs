@@ -95,9 +95,11 @@ impl Report {
                 "openat2 is missing: paths are resolved by a walk (best_effort)",
                 "run Linux 5.6 or newer",
             )?,
-            Probe::Forbidden => self.weak(
-                "openat2 is forbidden by a filter: paths are resolved by a walk (best_effort)",
-                "update the container runtime, or run it with --security-opt seccomp=unconfined",
+            // A filter is no reason for the walk, so without a word from the
+            // operator nothing is served.
+            Probe::Forbidden => self.missing(
+                "openat2 is forbidden by a filter: no directory is served",
+                "update the container runtime, run it with --security-opt seccomp=unconfined, or accept the walk by name: portcullis mcp --resolver best-effort",
             )?,
         }
         match kernel.landlock {
@@ -341,6 +343,7 @@ fn sample_call() -> HookCall {
             verb: Verb::Read,
             resources: resources.collect(),
             shown: None,
+            shrinks: false,
         }),
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_files::shared_secret;
+use portcullis_files::{Leftover, shared_secret};
 use portcullis_policy::Containment;
 use portcullis_proto::{ConversationId, Group, Mode, Principal, SessionId, Subject};
 use portcullis_server::{McpParts, serve_stdio};
@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Everywhere, McpArgs};
+use crate::commands::recover::{Tense, told};
 use crate::environment::Environment;
 use crate::log::Log;
 use crate::problem::{Ending, Problem};
@@ -39,6 +40,9 @@ pub(crate) fn run(
     }
     let world = World::open(&settings, Purpose::Serve)?;
     tell_roots(&world, log);
+    if settings.writing.is_on() {
+        recover(&world, log);
+    }
     let parts = parts(&settings, &world);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -76,10 +80,13 @@ fn check_groups(settings: &Settings, log: Log) -> Result<(), Problem> {
     }
     for group in Group::ALL.iter().filter(|group| on(group)) {
         match group {
-            Group::FilesystemRead => {
+            Group::FilesystemWrite if !settings.writing.is_on() => {
+                log.info(format_args!("{group}: off; --write switches it on"));
+            }
+            Group::FilesystemRead | Group::FilesystemWrite => {
                 log.info(format_args!("{group}: {}", settings.modes.of(*group)));
             }
-            Group::FilesystemWrite | Group::Shell | Group::Computer | Group::Browser => {
+            Group::Shell | Group::Computer | Group::Browser => {
                 log.info(format_args!("{group}: not available here"));
             }
         }
@@ -111,6 +118,30 @@ fn tell_roots(world: &World, log: Log) {
     }
 }
 
+/// Puts right what a crash left, beside the start and not before it. What is
+/// being recovered is never what a call of ours works on: its process is dead.
+fn recover(world: &World, log: Log) {
+    let (authority, data) = (Arc::clone(&world.authority), world.data.clone());
+    std::thread::spawn(move || match authority.recover(&data, false) {
+        Ok(found) => {
+            for one in &found {
+                let told = format!("recovered: {}", told(one, Tense::Done));
+                match one.found {
+                    Leftover::Nothing => log.info(told),
+                    Leftover::Unpublished
+                    | Leftover::Displaced
+                    | Leftover::PutBack
+                    | Leftover::Conflict => log.warn(told),
+                }
+            }
+        }
+        Err(failure) => log.error(format_args!(
+            "recovery did not end: {}; try: portcullis recover",
+            failure.message()
+        )),
+    });
+}
+
 fn parts(settings: &Settings, world: &World) -> McpParts {
     let mut subject = Subject::of(Principal::User { id: "me".into() });
     // One process is one session; its chain in the audit tells them apart. The
@@ -118,8 +149,13 @@ fn parts(settings: &Settings, world: &World) -> McpParts {
     // be finished by the next.
     subject.conversation_id = Some(ConversationId::new(settings.client_name.as_str()));
     let data_dir = settings.data_dir.clone();
+    let here = Here::new(Arc::clone(&world.authority));
     McpParts {
-        machine: Arc::new(Here::new(Arc::clone(&world.authority))),
+        machine: Arc::new(if settings.writing.is_on() {
+            here.writing()
+        } else {
+            here
+        }),
         subject,
         session: SessionId::new(world.chain.as_str()),
         store: world.store.clone(),

@@ -9,8 +9,10 @@ mod doctor;
 mod hammer;
 mod mcp;
 mod policy;
+mod recover;
 mod rules;
 mod trust;
+mod undo;
 
 use crate::args::{Command, Typed};
 use crate::environment::Environment;
@@ -27,6 +29,8 @@ pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
         Command::Approve(args) => approve::run(everywhere, env, args),
         Command::Rules(command) => rules::run(everywhere, env, command),
         Command::Trust(command) => trust::run(everywhere, env, command),
+        Command::Undo(command) => undo::run(everywhere, env, command),
+        Command::Recover(args) => recover::run(everywhere, env, args),
         Command::Doctor(args) => doctor::run(everywhere, env, args),
         Command::Hammer(args) => hammer::run(env, args),
     }

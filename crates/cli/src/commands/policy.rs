@@ -9,7 +9,7 @@ use crate::args::{Everywhere, ExplainArgs, PolicyCommand, VerbFlag};
 use crate::environment::Environment;
 use crate::out::{BOLD, FAINT, Mark, Out, paint, shown};
 use crate::problem::{Ending, Problem};
-use crate::settings::{self, DefaultDir, Overrides};
+use crate::settings::{self, DefaultDir, Overrides, Writing};
 use crate::wiring::{Purpose, World};
 
 pub(crate) fn run(
@@ -32,6 +32,11 @@ fn explain(
     let overrides = Overrides {
         dir: args.dir.clone(),
         permissions: args.permissions.clone(),
+        writing: if args.write {
+            Writing::Allowed
+        } else {
+            Writing::ByEnvironment
+        },
         default_dir: DefaultDir::Working,
         ..Overrides::default()
     };
@@ -101,8 +106,14 @@ const fn verb(flag: VerbFlag) -> Verb {
         VerbFlag::Tree => Verb::Tree,
         VerbFlag::Glob => Verb::Glob,
         VerbFlag::Write => Verb::Write,
-        VerbFlag::Remove => Verb::Remove,
+        VerbFlag::Edit => Verb::Edit,
+        VerbFlag::Append => Verb::Append,
+        VerbFlag::Mkdir => Verb::Mkdir,
         VerbFlag::Move => Verb::Move,
+        VerbFlag::Copy => Verb::Copy,
+        VerbFlag::Remove => Verb::Remove,
+        VerbFlag::Chmod => Verb::Chmod,
+        VerbFlag::Undo => Verb::Undo,
     }
 }
 
@@ -207,9 +218,8 @@ fn asks(everywhere: &Everywhere, env: &Environment) -> Result<Ending, Problem> {
     for group in Group::ALL {
         let here = match group {
             Group::FilesystemRead => "",
-            Group::FilesystemWrite | Group::Shell | Group::Computer | Group::Browser => {
-                "  not available here"
-            }
+            Group::FilesystemWrite => "  off, unless a server is started with --write",
+            Group::Shell | Group::Computer | Group::Browser => "  not available here",
         };
         let mode = settings.modes.of(group);
         let says = match mode {

@@ -52,7 +52,10 @@ pub(crate) fn run(
 }
 
 fn pin(dir: &Path) -> Result<Root, Problem> {
-    Root::adopt(dir, &RootPolicy::of(RootKind::Workspace), Resolver::Best)
+    // Which directory it is, and nothing below it: any resolver will do, and this
+    // one also does where a filter forbids the other.
+    let policy = RootPolicy::of(RootKind::Workspace);
+    Root::adopt(dir, &policy, Resolver::BestEffort)
         .map_err(|failure| Problem::from(failure).hint(format!("ls -ld {}", dir.display())))
 }
 

@@ -3,13 +3,14 @@
 //! line and column.
 
 use portcullis_gate::{GrantSource, ManifestPermission};
-use portcullis_policy::{Containment, Hardlinks, PatternSet, Rule, Symlinks, parse_rules};
+use portcullis_policy::{
+    Containment, Hardlinks, Misplaced, PatternSet, Rule, Symlinks, parse_rules, read_part,
+};
 use portcullis_proto::{Access, AccessSet, Mode, Principal, RelPath, RootId, RootKind};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::place::{Misplaced, read, without_place};
 use crate::args::LogLevel;
 
 /// What the file says. What it does not say is `None` or empty.
@@ -184,15 +185,11 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
         serde_json::from_str(text).map_err(|error| Misplaced::inside(text, text, &error))?;
     let rules = match file.resource_permissions {
         None => Vec::new(),
-        Some(section) => parse_rules(name, text, section).map_err(|error| Misplaced {
-            line: error.line,
-            column: error.column,
-            what: without_place(&error.what),
-        })?,
+        Some(section) => parse_rules(name, text, section)?,
     };
     let mut roots: Vec<WrittenRoot> = Vec::new();
     for raw in file.roots {
-        let root: WrittenRoot = read(text, raw)?;
+        let root: WrittenRoot = read_part(text, raw)?;
         let wrong = |what: String| Misplaced::at(text, raw.get(), what);
         if roots.iter().any(|other| other.id == root.id) {
             return Err(wrong(format!(
@@ -207,7 +204,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
     }
     let mut hooks: Vec<WrittenHook> = Vec::new();
     for raw in file.hooks {
-        let hook: WrittenHook = read(text, raw)?;
+        let hook: WrittenHook = read_part(text, raw)?;
         let wrong = |what: String| Err(Misplaced::at(text, raw.get(), what));
         if hook.id.is_empty() || hook.id.len() > 64 {
             return wrong("a hook's id has 1 to 64 characters".to_owned());

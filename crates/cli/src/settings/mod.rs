@@ -3,22 +3,23 @@
 //! nothing on the disk; a damaged file is refused, never replaced.
 
 mod file;
-mod place;
+mod writing;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portcullis_files::Resolver;
+use portcullis_files::{NewModes, Resolver};
 use portcullis_gate::{GrantSource, RootSpec};
 use portcullis_policy::{Hardlinks, Modes, PatternSet, RootPolicy, Rule, Symlinks};
 use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
 
 use file::{Glob, Permissions, Written, WrittenRoot};
 pub(crate) use file::{HookEvent, WrittenHook};
+pub(crate) use writing::Writing;
 
 use crate::args::{
-    Everywhere, HardlinksFlag, LogLevel, McpArgs, ModeFlag, PermissionFlags, ResolverFlag,
-    RootFlag, SymlinksFlag,
+    Everywhere, HardlinksFlag, LogLevel, McpArgs, ModeFlag, NewFileModeFlag, PermissionFlags,
+    ResolverFlag, RootFlag, SymlinksFlag,
 };
 use crate::environment::{Environment, mode_variable};
 use crate::problem::Problem;
@@ -45,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) hooks: Vec<HookSetting>,
     pub(crate) log_level: LogLevel,
     pub(crate) resolver: Resolver,
+    pub(crate) writing: Writing,
+    pub(crate) new_modes: NewModes,
     pub(crate) approve_timeout: Duration,
     pub(crate) client_name: String,
     pub(crate) home: Option<PathBuf>,
@@ -88,6 +91,8 @@ pub(crate) struct Overrides {
     pub(crate) approve_timeout: Option<u64>,
     pub(crate) client_name: Option<String>,
     pub(crate) log_level: Option<LogLevel>,
+    pub(crate) writing: Writing,
+    pub(crate) new_file_mode: NewFileModeFlag,
     /// Whether the working directory stands in where nobody names one.
     pub(crate) default_dir: DefaultDir,
 }
@@ -114,6 +119,12 @@ impl From<&McpArgs> for Overrides {
             approve_timeout: typed.approve_timeout,
             client_name: typed.client_name.clone(),
             log_level: typed.log_level,
+            writing: match (typed.write, typed.filesystem_write_access) {
+                (true, _) => Writing::Allowed,
+                (false, true) => Writing::AsStored,
+                (false, false) => Writing::ByEnvironment,
+            },
+            new_file_mode: typed.new_file_mode,
             default_dir: DefaultDir::Nothing,
         }
     }
@@ -171,9 +182,16 @@ pub(crate) fn resolve(
         }
         (None, None) => written.log_level.unwrap_or_default(),
     };
-    let roots = roots(env, overrides, &written)?;
+    let mut roots = roots(env, overrides, &written)?;
+    let writing = overrides.writing.resolved(env)?;
+    let denied = overrides.permissions.filesystem_write == Some(ModeFlag::Deny);
+    let modes = modes(env, &overrides.permissions, written.permissions)?;
+    let modes = if denied { modes } else { writing.modes(modes) };
+    writing.open(&mut roots);
     Ok(Settings {
-        modes: modes(env, &overrides.permissions, written.permissions)?,
+        modes,
+        writing,
+        new_modes: writing::new_modes(overrides.new_file_mode)?,
         rules: written.rules,
         roots,
         hooks: written.hooks.iter().map(hook).collect(),

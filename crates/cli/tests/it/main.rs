@@ -16,3 +16,5 @@ mod policy;
 mod sandbox;
 mod settings;
 mod state;
+mod undo;
+mod writes;

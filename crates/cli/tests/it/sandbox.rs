@@ -81,6 +81,10 @@ impl Sandbox {
         fs::write(path, text).unwrap();
     }
 
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.dir().join(name)).unwrap()
+    }
+
     pub(crate) fn settings(&self, text: &str) -> PathBuf {
         let path = self.data().join("settings.json");
         fs::write(&path, text).unwrap();
@@ -174,8 +178,18 @@ impl Client {
     }
 
     pub(crate) fn read(&mut self, path: &str) -> Value {
-        let call = json!({"name": "read_file", "arguments": {"filePath": path}});
+        self.call("read_file", json!({"filePath": path}))
+    }
+
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let call = json!({"name": tool, "arguments": arguments});
         self.request("tools/call", call)["result"].take()
+    }
+
+    /// Kills it where it stands.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub(crate) fn pid(&self) -> u32 {

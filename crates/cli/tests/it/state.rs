@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::thread;
+
+use portcullis_testkit::{Answer, answer_openat2_with};
 
 use crate::sandbox::Sandbox;
 
@@ -41,6 +44,31 @@ fn the_doctor_finds_a_sound_machine_ready() {
         .out_has("Linux")
         .out_has("openat2")
         .out_has("✓ ready");
+}
+
+#[test]
+fn behind_a_filter_nothing_is_served_unless_the_operator_names_the_walk() {
+    // The filter holds for one thread, and for what it starts.
+    thread::spawn(|| {
+        answer_openat2_with(Answer::Eperm);
+        let sandbox = Sandbox::new();
+        sandbox
+            .run(&["doctor"])
+            .with(1)
+            .out_has("openat2 is forbidden by a filter")
+            .out_has("--resolver best-effort");
+        sandbox
+            .run(&["mcp", "--dir", "."])
+            .with(1)
+            .err_has("forbids openat2")
+            .err_has("portcullis doctor");
+        sandbox.run(&["trust", "add", "."]).with(0);
+        sandbox
+            .run(&["mcp", "--dir", ".", "--resolver", "best-effort"])
+            .err_has("best_effort");
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]

@@ -203,6 +203,7 @@ fn a_hand_that_resolves_something_else_gets_no_permit() {
             identity: Some(PLAIN),
         }],
         shown: None,
+        shrinks: false,
     };
     let mut verb = honest.clone();
     verb.verb = Verb::Write;

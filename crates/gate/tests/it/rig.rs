@@ -62,7 +62,7 @@ impl Ledger for Lines {
     fn append(&self, event: &Event<'_>) -> Result<(), LedgerDown> {
         assert!(!self.panics.load(Ordering::SeqCst), "the ledger panics");
         let fails = match event.phase {
-            Phase::Opening => &self.opening_fails,
+            Phase::Opening | Phase::Staged => &self.opening_fails,
             Phase::Closing => &self.closing_fails,
         };
         if fails.load(Ordering::SeqCst) {
@@ -305,6 +305,7 @@ impl Rig {
                     identity: found.identity,
                 }],
                 shown: found.shown,
+                shrinks: false,
             },
         })
     }

@@ -128,6 +128,7 @@ fn append(ledger: &FileLedger, lines: u64) {
             }),
         }],
         shown: None,
+        shrinks: false,
     };
     let subject = Subject::agent_run(
         Principal::User { id: "ada".into() },
@@ -155,6 +156,7 @@ fn append(ledger: &FileLedger, lines: u64) {
                 bytes: Some(4096),
                 hash: None,
                 counts: None,
+                staged: None,
                 duration_us: 7,
             })
             .unwrap();

@@ -2,19 +2,31 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use portcullis_gate::{Caller, Gate, Grant, GrantSource, RootEntry, RootSpec};
 use portcullis_proto::{AccessSet, Failure, Principal, Reason, RelPath, RootId, Verb};
 
+use crate::options::NewModes;
+use crate::private_dir::PrivateDir;
 use crate::root::{Resolver, Root};
 use crate::scoped::ScopedFs;
+use crate::seen::Seen;
+use crate::undo::UndoStore;
+use crate::writing::Tickets;
 
 /// A root that was declared: what the gate knows of it, and the pinned handle.
 #[derive(Debug)]
 pub struct Declared {
     pub(crate) entry: Arc<RootEntry>,
     pub(crate) root: Arc<Root>,
+    pub(crate) tickets: Tickets,
+    pub(crate) seen: Seen,
+    pub(crate) modes: NewModes,
+    /// Our own state, where displaced files are kept.
+    data: Option<PrivateDir>,
+    undo: OnceLock<Arc<UndoStore>>,
+    redaction_key: OnceLock<[u8; 32]>,
 }
 
 impl Declared {
@@ -26,6 +38,37 @@ impl Declared {
     /// The pinned directory.
     pub fn root(&self) -> &Arc<Root> {
         &self.root
+    }
+
+    /// What values are hashed with where they are hidden: the same in every
+    /// process that shares our state, so that equal values can be told, and
+    /// unknown to whoever would try values out.
+    pub(crate) fn redaction_key(&self) -> Result<&[u8; 32], Failure> {
+        if let Some(key) = self.redaction_key.get() {
+            return Ok(key);
+        }
+        let mut key = [0; 32];
+        match &self.data {
+            Some(data) => {
+                let secret = crate::shared_secret(data, "redaction.key")?;
+                key = secret.try_into().map_err(|_| Reason::Bug)?;
+            }
+            None => getrandom::fill(&mut key).map_err(|e| Failure::from(Reason::Io).detail(e))?,
+        }
+        Ok(self.redaction_key.get_or_init(|| key))
+    }
+
+    /// Where its displaced files are kept, if they are; opened at the first
+    /// change. What cannot be kept is not changed.
+    pub(crate) fn undo(&self) -> Result<Option<Arc<UndoStore>>, Failure> {
+        let Some(data) = &self.data else {
+            return Ok(None);
+        };
+        if let Some(store) = self.undo.get() {
+            return Ok(Some(Arc::clone(store)));
+        }
+        let store = Arc::new(UndoStore::open(data, &self.root)?);
+        Ok(Some(Arc::clone(self.undo.get_or_init(|| store))))
     }
 }
 
@@ -46,6 +89,8 @@ pub struct Authority {
     default: Option<RootId>,
     own_state: Vec<PathBuf>,
     home: Option<PathBuf>,
+    modes: NewModes,
+    undo: Option<PrivateDir>,
     /// Who was given what a kind gives unasked, so that it is given once: a
     /// grant that was revoked does not come back.
     given: Mutex<HashSet<(Principal, RootId)>>,
@@ -62,8 +107,25 @@ impl Authority {
             default: None,
             own_state,
             home,
+            modes: NewModes::default(),
+            undo: None,
             given: Mutex::default(),
         }
+    }
+
+    /// Keeps what changes displace, so that they can be undone: in `data` where
+    /// that is on a root's mount. For roots declared from here on.
+    #[must_use]
+    pub fn keeping_undo_in(mut self, data: PrivateDir) -> Self {
+        self.undo = Some(data);
+        self
+    }
+
+    /// The modes of new files and directories, in roots declared from here on.
+    #[must_use]
+    pub fn with_new_modes(mut self, modes: NewModes) -> Self {
+        self.modes = modes;
+        self
     }
 
     /// The gate every deed goes through.
@@ -101,6 +163,12 @@ impl Authority {
         let declared = Arc::new(Declared {
             entry: RootEntry::new(spec),
             root: Arc::new(root),
+            tickets: Tickets::default(),
+            seen: Seen::default(),
+            modes: self.modes,
+            data: self.undo.clone(),
+            undo: OnceLock::new(),
+            redaction_key: OnceLock::new(),
         });
         self.default.get_or_insert_with(|| id.clone());
         self.roots.insert(id, Arc::clone(&declared));

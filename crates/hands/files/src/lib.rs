@@ -12,30 +12,38 @@
 )]
 
 mod authority;
+mod changes;
 mod deeds;
 mod dirs;
 mod errno;
 mod hiding;
 pub mod ignores;
+mod kept;
 mod ledger;
 mod meta;
+mod options;
 #[cfg(portcullis_oracle)]
 mod oracle;
 mod own_text;
 mod private_dir;
+mod recovering;
 mod root;
 mod scoped;
 mod scratch_dir;
+mod seen;
 mod shared_secret;
 mod survey;
 mod sys;
 pub mod text;
+mod undo;
+mod undoing;
+mod writing;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
-    ByteWindow, BytesPage, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing, Looking,
-    Order, Reading, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
-    TreeRequest, Treeing, Want,
+    ByteWindow, BytesPage, Changing, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing,
+    Looking, Order, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply, TextRequest,
+    Tree, TreeNode, TreeRequest, Treeing, Want,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,
@@ -43,11 +51,16 @@ pub use ledger::{
     Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
+pub use options::{Changed, Expect, NewModes, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
 pub use private_dir::PrivateDir;
+pub use recovering::{Interrupted, Leftover};
 pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
 pub use scratch_dir::ScratchDir;
 pub use shared_secret::shared_secret;
 pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};
+pub use undo::{Entry as UndoEntry, State as UndoState, Where as UndoPlace};
+pub use undoing::Undone;
+pub use writing::{Cas, Label, Receipt, Removed, Version};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use portcullis_policy::{Hardlinks, RootPolicy};
-use portcullis_proto::{Entity, Failure, Identity, Reason};
+use portcullis_proto::{Digest, Entity, Failure, Identity, Reason};
 use rustix::fs::{FileType, Stat, Statx};
 
 use crate::errno::hinted;
@@ -32,7 +32,13 @@ pub struct Meta {
     pub mtime_ns: i128,
     /// Last change of anything, in nanoseconds since 1970.
     pub ctime_ns: i128,
+    /// The first eight bytes of its SHA-256, where its times are so fresh that
+    /// the next change may leave them as they are.
+    pub content: Option<u64>,
 }
+
+/// Times are this coarse at worst: two changes within it may share a stamp.
+const TICKS_NS: i128 = 20_000_000;
 
 impl Meta {
     pub(crate) fn of_stat(stat: &Stat) -> Self {
@@ -47,6 +53,7 @@ impl Meta {
             size: u64::try_from(stat.st_size).unwrap_or(0),
             mtime_ns: nanos(stat.st_mtime, stat.st_mtime_nsec.cast_signed()),
             ctime_ns: nanos(stat.st_ctime, stat.st_ctime_nsec.cast_signed()),
+            content: None,
         }
     }
 
@@ -62,6 +69,7 @@ impl Meta {
             size: stat.stx_size,
             mtime_ns: nanos(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into()),
             ctime_ns: nanos(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into()),
+            content: None,
         }
     }
 
@@ -85,7 +93,36 @@ impl Meta {
             "v1-{:x}-{:x}-{:x}-{:x}",
             self.ino, self.size, self.mtime_ns, self.ctime_ns
         );
+        if let Some(content) = self.content {
+            let _ = write!(text, "-{content:016x}");
+        }
         text
+    }
+
+    /// Whether its times are too fresh to tell the next change from this one.
+    pub(crate) fn is_racy(&self, now_ms: u64) -> bool {
+        i128::from(now_ms) * 1_000_000 - self.ctime_ns < TICKS_NS
+    }
+
+    /// With its content told too.
+    #[must_use]
+    pub(crate) fn with_content(mut self, hash: &Digest) -> Self {
+        self.content = hash.0.first_chunk().copied().map(u64::from_be_bytes);
+        self
+    }
+
+    /// Whether a read that returned `version` saw this, whose content hashes to
+    /// `hash` where that is known.
+    pub(crate) fn is_version(&self, version: &str, hash: Option<&Digest>) -> bool {
+        let bare = Self {
+            content: None,
+            ..*self
+        };
+        let told = match hash {
+            Some(hash) => bare.with_content(hash).version(),
+            None => String::new(),
+        };
+        version == bare.version() || version == told
     }
 
     /// Modified when, in milliseconds since 1970.

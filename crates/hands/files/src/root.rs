@@ -9,16 +9,20 @@ use rustix::fs::{Mode, OFlags, fstat, fstatfs};
 use rustix::io::Errno;
 
 use crate::errno::{failure, hinted};
+use crate::kept::Kept;
 use crate::meta::Meta;
+use crate::survey::stamps_every_change;
 use crate::sys;
 use crate::sys::probe::{Probe, probe};
 
 /// How paths are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolver {
-    /// The best the kernel offers.
+    /// The best the kernel offers. A kernel that has no `openat2` is served by
+    /// the walk; one that has it, behind a filter, is not served at all.
     Best,
-    /// The component walk, whatever the kernel offers: for testing it.
+    /// The component walk, whatever the kernel offers: for testing it, and for
+    /// an operator who says so.
     BestEffort,
 }
 
@@ -35,6 +39,8 @@ pub struct Root {
     mounts: Vec<Listed>,
     /// The spellings of the root's path that callers may use as a prefix.
     names: Vec<PathBuf>,
+    /// What ignore files said, where stamps can be believed.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// A mount inside a root that the policy lists.
@@ -113,8 +119,15 @@ impl Root {
         }
         let containment = match (resolver, probe()) {
             (Resolver::Best, Probe::KernelAtomic) => Containment::KernelAtomic,
-            (Resolver::Best, Probe::Missing | Probe::Forbidden) | (Resolver::BestEffort, _) => {
-                Containment::BestEffort
+            (Resolver::Best, Probe::Missing) | (Resolver::BestEffort, _) => Containment::BestEffort,
+            // Whoever can put a filter around us must not choose the weaker way;
+            // the operator can, by name.
+            (Resolver::Best, Probe::Forbidden) => {
+                return Err(Failure::new(
+                    Reason::Os,
+                    "A filter forbids openat2, and that is no reason to resolve paths in a weaker way.",
+                )
+                .hint("Run `portcullis doctor`; it names the fix."));
             }
         };
         if policy.containment == Containment::KernelAtomic && containment == Containment::BestEffort
@@ -137,8 +150,16 @@ impl Root {
             containment,
             mounts: Vec::new(),
             names,
+            kept: None,
         };
         root.mounts = root.listed_mounts(policy)?;
+        // One file system, resolved by the kernel, that stamps every change.
+        if containment == Containment::KernelAtomic
+            && root.mounts.is_empty()
+            && stamps_every_change(magic)
+        {
+            root.kept = Some(Kept::new(sys::stamping_clock));
+        }
         Ok(root)
     }
 

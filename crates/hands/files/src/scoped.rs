@@ -8,11 +8,15 @@ use portcullis_proto::{Failure, Reason, RelPath, Verb};
 
 use crate::authority::Declared;
 use crate::deeds::{
-    ByteWindow, BytesPage, Found, GlobRequest, ListRequest, Listed, Listing, Looking, Reading,
-    Searching, StatReply, TextReply, TextRequest, Tree, TreeRequest, Treeing, glob, list,
-    read_bytes, read_json, read_text, stat, tree,
+    ByteWindow, BytesPage, Found, GlobRequest, ListRequest, Listed, Listing, Looking, Pinned,
+    Reading, RedactedReply, Searching, StatReply, TextReply, TextRequest, Tree, TreeRequest,
+    Treeing, glob, list, read_bytes, read_json, read_redacted, read_text, stat, tree,
 };
 use crate::hiding::Hiding;
+use crate::meta::Meta;
+use crate::options::NewModes;
+use crate::undo::UndoStore;
+use crate::writing::{Tickets, Version};
 
 /// What one caller may do in one root. Every method is attempt, enter, act.
 #[derive(Clone, Debug)]
@@ -49,10 +53,13 @@ impl ScopedFs {
             ByteWindow::Whole => size,
             ByteWindow::Part { max, .. } => size.min(max as u64),
         };
-        if wanted <= INLINE_BYTES {
-            return read_bytes(permit, window);
-        }
-        elsewhere(move || read_bytes(permit, window)).await
+        let page = if wanted <= INLINE_BYTES {
+            read_bytes(permit, window)?
+        } else {
+            elsewhere(move || read_bytes(permit, window)).await?
+        };
+        self.saw(&page.path, &page.meta);
+        Ok(page)
     }
 
     /// Reads a page of text.
@@ -62,10 +69,28 @@ impl ScopedFs {
             .classify
             .then(|| self.matched_ignore(&permit))
             .flatten();
-        if size <= INLINE_BYTES {
-            return read_text(permit, &request, matched);
-        }
-        elsewhere(move || read_text(permit, &request, matched)).await
+        let reply = if size <= INLINE_BYTES {
+            read_text(permit, &request, matched)?
+        } else {
+            elsewhere(move || read_text(permit, &request, matched)).await?
+        };
+        self.saw(&reply.path, &reply.meta);
+        Ok(reply)
+    }
+
+    /// Reads a secret file with its values hidden: names and structure stay, each
+    /// value is a keyed hash. Nobody is asked, since nothing secret is told.
+    pub async fn read_redacted(&self, path: &str) -> Result<RedactedReply, Failure> {
+        let (entry, root) = (&self.declared.entry, &self.declared.root);
+        let permit = self
+            .enter(Verb::ReadRedacted, path, |path, terms| {
+                let mut reading = Reading::resolve(entry, root, path, terms)?;
+                reading.verb = Verb::ReadRedacted;
+                Ok(reading)
+            })
+            .await?;
+        let declared = Arc::clone(&self.declared);
+        elsewhere(move || read_redacted(permit, declared.redaction_key()?)).await
     }
 
     /// Reads a whole file as JSON.
@@ -79,17 +104,9 @@ impl ScopedFs {
 
     /// Lists a directory.
     pub async fn list(&self, path: &str, request: ListRequest) -> Result<Listed, Failure> {
-        let entry = self.declared.entry.clone();
-        let root = self.declared.root.clone();
-        let size = std::sync::atomic::AtomicU64::new(0);
-        let permit = self
-            .enter(Verb::List, path, |path, terms| {
-                let listing = Listing::resolve(&entry, &root, path, terms)?;
-                size.store(listing.size_hint(), std::sync::atomic::Ordering::Relaxed);
-                Ok(listing)
-            })
-            .await?;
-        if size.into_inner() <= INLINE_DIRECTORY {
+        let permit = self.on_directory(Verb::List, path, Listing).await?;
+        // The directory's own size on disk, a hint of how long it takes.
+        if permit.deed().0.meta.size <= INLINE_DIRECTORY {
             return list(permit, &request);
         }
         elsewhere(move || list(permit, &request)).await
@@ -108,24 +125,22 @@ impl ScopedFs {
 
     /// Finds names below a directory.
     pub async fn glob(&self, path: &str, request: GlobRequest) -> Result<Found, Failure> {
-        let (entry, root) = (&self.declared.entry, &self.declared.root);
-        let permit = self
-            .enter(Verb::Glob, path, |path, terms| {
-                Searching::resolve(entry, root, path, terms)
-            })
-            .await?;
+        let permit = self.on_directory(Verb::Glob, path, Searching).await?;
         elsewhere(move || glob(permit, &request)).await
     }
 
     /// Shows a shallow tree.
     pub async fn tree(&self, path: &str, request: TreeRequest) -> Result<Tree, Failure> {
-        let (entry, root) = (&self.declared.entry, &self.declared.root);
-        let permit = self
-            .enter(Verb::Tree, path, |path, terms| {
-                Treeing::resolve(entry, root, path, terms)
-            })
-            .await?;
+        let permit = self.on_directory(Verb::Tree, path, Treeing).await?;
         elsewhere(move || tree(permit, &request)).await
+    }
+
+    /// Remembers what was read, for the write that may follow. Where nothing can
+    /// be changed anyway, there is nothing to remember.
+    fn saw(&self, path: &RelPath, meta: &Meta) {
+        if self.caller.session.is_some() && self.declared.entry.trusted() {
+            self.note_seen(path, &meta.version());
+        }
     }
 
     /// The ignore file that names the file about to be read.
@@ -136,15 +151,27 @@ impl ScopedFs {
 
     async fn reading(&self, path: &str) -> Result<(Permit<Reading>, u64), Failure> {
         let (entry, root) = (&self.declared.entry, &self.declared.root);
-        let size = std::sync::atomic::AtomicU64::new(0);
         let permit = self
             .enter(Verb::Read, path, |path, terms| {
-                let reading = Reading::resolve(entry, root, path, terms)?;
-                size.store(reading.meta.size, std::sync::atomic::Ordering::Relaxed);
-                Ok(reading)
+                Reading::resolve(entry, root, path, terms)
             })
             .await?;
-        Ok((permit, size.into_inner()))
+        let size = permit.deed().meta.size;
+        Ok((permit, size))
+    }
+
+    /// Pins the directory at `path` for the deed that `doing` makes of it.
+    async fn on_directory<D: Deed>(
+        &self,
+        verb: Verb,
+        path: &str,
+        doing: impl Fn(Pinned) -> D,
+    ) -> Result<Permit<D>, Failure> {
+        let (entry, root) = (&self.declared.entry, &self.declared.root);
+        self.enter(verb, path, |path, terms| {
+            Pinned::resolve(entry, root, path, terms).map(&doing)
+        })
+        .await
     }
 
     async fn enter<D: Deed>(
@@ -153,17 +180,51 @@ impl ScopedFs {
         alleged: &str,
         resolve: impl Fn(&RelPath, &Terms) -> Result<D, Failure>,
     ) -> Result<Permit<D>, Failure> {
-        let attempt: Attempt =
-            self.gate
-                .attempt(&self.caller, verb, &self.declared.entry, alleged)?;
+        let attempt = self.attempt(verb, alleged)?;
         let path = attempt.path();
         attempt.enter(|terms| resolve(&path, terms)).await
+    }
+
+    pub(crate) fn attempt(&self, verb: Verb, alleged: &str) -> Result<Attempt, Failure> {
+        self.gate
+            .attempt(&self.caller, verb, &self.declared.entry, alleged)
+    }
+
+    pub(crate) fn tickets(&self) -> &Tickets {
+        &self.declared.tickets
+    }
+
+    /// Where this root's displaced files are kept.
+    pub(crate) fn undo(&self) -> Result<Option<Arc<UndoStore>>, Failure> {
+        self.declared.undo()
+    }
+
+    pub(crate) fn modes(&self) -> NewModes {
+        self.declared.modes
+    }
+
+    pub(crate) fn last_seen(&self, path: &RelPath) -> Option<Version> {
+        let root = self.declared.entry.id();
+        self.declared.seen.last(&self.caller, root, path)
+    }
+
+    pub(crate) fn note_seen(&self, path: &RelPath, version: &str) {
+        let root = self.declared.entry.id();
+        let version = version.to_owned();
+        self.declared.seen.note(&self.caller, root, path, version);
+    }
+
+    pub(crate) fn forget_seen(&self, alleged: &str) {
+        if let Ok(path) = RelPath::parse(alleged) {
+            let root = self.declared.entry.id();
+            self.declared.seen.forget(&self.caller, root, &path);
+        }
     }
 }
 
 /// Runs a whole act on a thread that may block. The permit travels with it: if
 /// the caller goes away the act still ends with its line.
-async fn elsewhere<T: Send + 'static>(
+pub(crate) async fn elsewhere<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::task::spawn_blocking(act)

@@ -113,6 +113,15 @@ const KNOWN: &[Known] = &[
     folding(0x7366_746e, "ntfs3"),
 ];
 
+/// Whether a directory on the file system of this magic number has a new stamp
+/// whenever a name in it changes: what is local and keeps to POSIX. A server
+/// far away, or a program behind FUSE, may do as it likes.
+pub(crate) fn stamps_every_change(magic: u64) -> bool {
+    KNOWN.iter().any(|known| {
+        known.magic == magic && !known.network && !known.folds_case && known.name != "fuse"
+    })
+}
+
 /// Asks the kernel.
 pub fn survey_kernel() -> KernelSurvey {
     let release = rustix::system::uname()

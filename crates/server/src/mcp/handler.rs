@@ -16,7 +16,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
 use super::ask::{Elicit, Suspend};
-use super::{McpParts, resume, shape};
+use super::{McpParts, resume, shape, written};
 
 /// The era in which every request stands alone.
 fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
@@ -169,7 +169,12 @@ impl ServerHandler for Handler {
         let mut errand = self.errand("mcp/tools/call", &context);
         let name = request.name.into_owned();
         let arguments = request.arguments.map_or(Value::Null, Value::Object);
-        let bound = resume::bound_to(&self.parts, "tools/call", &name, &arguments);
+        // Only a call that brings an answer, or may have to wait for one, is bound.
+        let bound = if errand.suspend.is_some() || request.request_state.is_some() {
+            resume::bound_to(&self.parts, "tools/call", &name, &arguments)
+        } else {
+            Vec::new()
+        };
         let caller = errand.caller.clone();
         match self.with_answer(
             caller,
@@ -180,7 +185,7 @@ impl ServerHandler for Handler {
             Ok(caller) => errand.caller = caller,
             Err(why) => {
                 let failure = self.parts.machine.refuse(&errand.caller, &name, why);
-                return Ok(shape::result(ToolReply::failed(&failure)).into());
+                return Ok(written::result(&ToolReply::failed(&failure), None).into());
             }
         }
         if let Some(token) = context.meta.get_progress_token() {
@@ -196,8 +201,8 @@ impl ServerHandler for Handler {
         };
         match self.waiting(&errand, &bound) {
             Some(Ok(question)) => Ok(CallToolResponse::InputRequired(question)),
-            Some(Err(failure)) => Ok(shape::result(ToolReply::failed(&failure)).into()),
-            None => Ok(shape::warranted(shape::result(reply), errand.caller.warrant()).into()),
+            Some(Err(failure)) => Ok(written::result(&ToolReply::failed(&failure), None).into()),
+            None => Ok(written::result(&reply, errand.caller.warrant()).into()),
         }
     }
 

@@ -10,6 +10,8 @@ mod handler;
 mod resume;
 mod shape;
 mod stdio;
+mod wire;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;

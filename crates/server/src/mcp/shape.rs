@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use portcullis_gate::Warrant;
-use portcullis_proto::{Failure, ToolReply, ToolSpec};
+use portcullis_proto::{Failure, ToolSpec};
 use portcullis_tools::{ResourceEntry, ResourceText};
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolResult, ContentBlock, JsonObject, MetaObject, ReadResourceResult, Resource,
-    ResourceContents, ResourceTemplate, Tool, ToolAnnotations,
+    JsonObject, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Tool,
+    ToolAnnotations,
 };
 use serde_json::{Value, json};
 
@@ -28,36 +27,6 @@ pub(super) fn tool(spec: &ToolSpec) -> Tool {
 
 fn object(schema: &Value) -> Arc<JsonObject> {
     Arc::new(schema.as_object().cloned().unwrap_or_default())
-}
-
-/// A reply: the structured half complete, the text half the same for people.
-pub(super) fn result(reply: ToolReply) -> CallToolResult {
-    let content = vec![ContentBlock::text(reply.text)];
-    let mut result = if reply.is_error {
-        CallToolResult::error(content)
-    } else {
-        CallToolResult::success(content)
-    };
-    result.structured_content = Some(reply.structured);
-    result
-}
-
-/// Says in the reply's metadata on what the call was settled: the same words
-/// as its line in the audit.
-pub(super) fn warranted(mut result: CallToolResult, warrant: Option<Warrant>) -> CallToolResult {
-    if let Some(warrant) = warrant {
-        let mut meta = MetaObject::new();
-        meta.insert(
-            "portcullis/warrant".to_owned(),
-            json!({
-                "requestId": warrant.request_id,
-                "policySource": warrant.policy_source,
-                "wrapperIds": warrant.wrapper_ids,
-            }),
-        );
-        result.meta = Some(meta);
-    }
-    result
 }
 
 pub(super) fn resource(entry: ResourceEntry) -> Resource {

@@ -4,18 +4,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net;
 
 use rmcp::ServiceExt as _;
-use rmcp::transport::async_rw::AsyncRwTransport;
-
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use super::McpParts;
 use super::handler::Handler;
-
-/// The longest message accepted. Nothing an agent sends to a tool that looks
-/// is longer; a longer line is dropped by the transport instead of held.
-const MAX_LINE: usize = 4 * 1024 * 1024;
+use super::wire::Wire;
 
 /// Serves on standard input and output until the client closes its end.
 /// Nothing else may write to standard output meanwhile: it is the wire.
@@ -63,9 +58,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_LINE);
     let service = Handler::new(parts)
-        .serve(transport)
+        .serve(Wire::new(read, write))
         .await
         .map_err(|error| format!("the client did not begin as MCP does: {error}"))?;
     service

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_files::{Authority, Resolver};
-use portcullis_gate::{Clock, Gate, GateParts, Ledger, LedgerDown, RootSpec};
+use portcullis_files::{Authority, PrivateDir, Resolver};
+use portcullis_gate::{Clock, Gate, GateParts, Grant, GrantSource, Ledger, LedgerDown, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rules};
 use portcullis_proto::{
-    ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind, RunId, SessionId,
-    Subject,
+    Access, AccessSet, ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind,
+    RunId, SessionId, Subject,
 };
 use portcullis_server::{McpParts, serve_pipe};
 use portcullis_store::Store;
@@ -67,12 +67,24 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// A world to look at, with reading at `mode`.
     pub(crate) fn new(mode: Mode) -> Self {
+        Self::build(Modes::recommended().with(Group::FilesystemRead, mode), None)
+    }
+
+    /// A world to change, with writing at `mode`: trusted, granted, undo kept.
+    pub(crate) fn writing(mode: Mode) -> Self {
+        let changing = AccessSet::of(&[Access::Write, Access::Delete, Access::Move]);
+        let modes = Modes::recommended().with(Group::FilesystemWrite, mode);
+        Self::build(modes, Some(changing))
+    }
+
+    fn build(modes: Modes, changing: Option<AccessSet>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("portcullis-mcp-{}-{n}", std::process::id()));
         std::fs::create_dir_all(dir.join("w/src")).unwrap();
-        std::fs::create_dir_all(dir.join("state")).unwrap();
+        let state = PrivateDir::open_or_create(&dir.join("state")).unwrap();
         std::fs::write(dir.join("w/src/main.rs"), "fn main() {}\n").unwrap();
         std::fs::write(dir.join("w/.env"), "KEY=canary-secret\n").unwrap();
         std::fs::write(dir.join("w/raw.bin"), [0u8, 159, 146, 150]).unwrap();
@@ -84,24 +96,32 @@ impl World {
             clock: clock.clone(),
             keeper: Arc::new(store.clone()),
             hooks: Vec::new(),
-            rules: Rules::new(Modes::recommended().with(Group::FilesystemRead, mode)),
+            rules: Rules::new(modes),
             prefix: format!("t{n}"),
         });
-        let mut authority = Authority::new(gate, vec![dir.join("state")], None);
+        let mut authority =
+            Authority::new(gate.clone(), vec![dir.join("state")], None).keeping_undo_in(state);
         let spec = RootSpec {
             id: RootId::parse("workspace").unwrap(),
             kind: RootKind::Workspace,
             display_name: None,
             policy: RootPolicy::of(RootKind::Workspace),
             owner: None,
-            trusted: false,
+            trusted: changing.is_some(),
         };
         authority
             .declare(spec, &dir.join("w"), Resolver::Best)
             .unwrap();
         let principal = Principal::User { id: "me".into() };
+        let mut here = Here::new(Arc::new(authority));
+        if let Some(access) = changing {
+            let root = RootId::parse("workspace").unwrap();
+            let grant = Grant::new(principal.clone(), root, access, None, GrantSource::Core);
+            gate.grants().issue(grant).unwrap();
+            here = here.writing();
+        }
         let parts = McpParts {
-            machine: Arc::new(Here::new(Arc::new(authority))),
+            machine: Arc::new(here),
             subject: Subject::agent_run(principal, ConversationId::new("c"), RunId::new("r")),
             session: SessionId::new("s"),
             store: store.clone(),

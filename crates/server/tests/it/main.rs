@@ -12,3 +12,4 @@ mod asks;
 mod calls;
 mod client;
 mod resources;
+mod writes;

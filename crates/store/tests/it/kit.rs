@@ -94,6 +94,7 @@ pub(crate) fn question(name: &str) -> Question {
                 identity: None,
             }],
             shown: None,
+            shrinks: false,
         },
         class: Some("secret".to_owned()),
         source: "builtin:secret".to_owned(),

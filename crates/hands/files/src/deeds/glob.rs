@@ -1,54 +1,24 @@
 //! Finding names below a directory: one bulk deed, by terms.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
 use globset::{GlobBuilder, GlobMatcher};
-use portcullis_gate::{Deed, Permit, RootEntry, Settled};
-use portcullis_policy::{Containment, Terms};
+use portcullis_gate::{Deed, Permit, Settled};
+use portcullis_policy::Containment;
 use portcullis_proto::{Counts, Facts, Failure, Reason, RelPath, Verb};
-use rustix::fs::OFlags;
 
+use super::Key;
 use super::list::{Entry, Want};
+use super::pinned::Pinned;
 use super::walk::{Ended, Go, Walk};
-use super::{Key, facts_of};
-use crate::meta::Meta;
-use crate::root::Root;
 
 /// A directory, pinned, about to be walked for names.
 #[derive(Debug)]
-pub struct Searching {
-    entry: Arc<RootEntry>,
-    root: Arc<Root>,
-    handle: OwnedFd,
-    path: RelPath,
-    meta: Meta,
-}
-
-impl Searching {
-    pub(crate) fn resolve(
-        entry: &Arc<RootEntry>,
-        root: &Arc<Root>,
-        path: &RelPath,
-        terms: &Terms,
-    ) -> Result<Self, Failure> {
-        let opened = root.open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())?;
-        opened.meta.admit_private(entry.policy())?;
-        Ok(Self {
-            entry: Arc::clone(entry),
-            root: Arc::clone(root),
-            handle: opened.handle,
-            path: opened.path,
-            meta: opened.meta,
-        })
-    }
-}
+pub struct Searching(pub(crate) Pinned);
 
 impl Deed for Searching {
     type Key = Key;
 
     fn facts(&self) -> Facts {
-        facts_of(Verb::Glob, &self.entry, &self.path, &self.meta)
+        self.0.facts(Verb::Glob)
     }
 }
 
@@ -116,7 +86,7 @@ impl GlobRequest {
 
 /// Finds.
 pub(crate) fn glob(permit: Permit<Searching>, request: &GlobRequest) -> Result<Found, Failure> {
-    permit.spend(Key::turn(), |searching, terms, live| {
+    permit.spend(Key::turn(), |Searching(searching), terms, live| {
         let matcher = request.matcher()?;
         let top = searching.path.clone();
         let mut entries = Vec::new();

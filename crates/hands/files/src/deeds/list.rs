@@ -5,60 +5,28 @@
 
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::AsFd;
 
-use portcullis_gate::{Deed, Permit, RootEntry, Settled};
-use portcullis_policy::{Containment, Terms};
+use portcullis_gate::{Deed, Permit, Settled};
+use portcullis_policy::Containment;
 use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
-use rustix::fs::OFlags;
 
-use super::{Key, admitted, facts_of};
+use super::pinned::Pinned;
+use super::{Key, admitted};
 use crate::dirs::{Name, each_name};
 use crate::hiding::Hiding;
 use crate::meta::Meta;
-use crate::root::Root;
 use crate::sys;
 
 /// A directory, pinned, about to be listed.
 #[derive(Debug)]
-pub struct Listing {
-    entry: Arc<RootEntry>,
-    root: Arc<Root>,
-    handle: OwnedFd,
-    path: RelPath,
-    meta: Meta,
-}
-
-impl Listing {
-    pub(crate) fn resolve(
-        entry: &Arc<RootEntry>,
-        root: &Arc<Root>,
-        path: &RelPath,
-        terms: &Terms,
-    ) -> Result<Self, Failure> {
-        let opened = root.open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())?;
-        opened.meta.admit_private(entry.policy())?;
-        Ok(Self {
-            entry: Arc::clone(entry),
-            root: Arc::clone(root),
-            handle: opened.handle,
-            path: opened.path,
-            meta: opened.meta,
-        })
-    }
-
-    /// The directory's own size on disk, a hint of how long it takes.
-    pub(crate) fn size_hint(&self) -> u64 {
-        self.meta.size
-    }
-}
+pub struct Listing(pub(crate) Pinned);
 
 impl Deed for Listing {
     type Key = Key;
 
     fn facts(&self) -> Facts {
-        facts_of(Verb::List, &self.entry, &self.path, &self.meta)
+        self.0.facts(Verb::List)
     }
 }
 
@@ -154,7 +122,7 @@ fn late() -> Failure {
 
 /// Lists.
 pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Listed, Failure> {
-    permit.spend(Key::turn(), |listing, terms, live| {
+    permit.spend(Key::turn(), |Listing(listing), terms, live| {
         let after = request.after.as_deref().map(parse_cursor).transpose()?;
         let hiding = if request.include_ignored {
             Hiding::nothing()
@@ -277,7 +245,7 @@ impl PartialEq for Kept {
 
 impl Eq for Kept {}
 
-fn with_meta(listing: &Listing, name: Name, metadata: bool) -> Entry {
+fn with_meta(listing: &Pinned, name: Name, metadata: bool) -> Entry {
     let mut entry = Entry {
         name: name.shown,
         path: name.path,

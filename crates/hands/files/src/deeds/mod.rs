@@ -1,8 +1,10 @@
 //! One file per deed: how it is resolved, what it looks like from outside, how
 //! it is done.
 
+mod change;
 mod glob;
 mod list;
+mod pinned;
 mod read;
 mod stat;
 mod text;
@@ -18,12 +20,15 @@ use portcullis_proto::{Access, Counts, Facts, RelPath, Resource, Verb};
 use crate::dirs::Name;
 use crate::meta::Meta;
 
+pub use change::Changing;
+pub(crate) use change::change;
 pub(crate) use glob::glob;
 pub use glob::{Found, GlobRequest, Searching};
 pub(crate) use list::list;
 pub use list::{Entry, ListRequest, Listed, Listing, Order, Want};
-pub(crate) use read::read_bytes;
-pub use read::{ByteWindow, BytesPage, Reading};
+pub(crate) use pinned::Pinned;
+pub use read::{ByteWindow, BytesPage, Reading, RedactedReply};
+pub(crate) use read::{read_bytes, read_redacted};
 pub(crate) use stat::stat;
 pub use stat::{Looking, StatReply};
 pub use text::{TextFrom, TextReply, TextRequest};
@@ -54,6 +59,7 @@ fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> 
             identity: Some(meta.identity()),
         }],
         shown: None,
+        shrinks: false,
     }
 }
 

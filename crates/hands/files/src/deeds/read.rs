@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use portcullis_gate::{Deed, Permit, RootEntry, Settled};
+use portcullis_gate::{Deed, Live, Permit, RootEntry, Settled};
 use portcullis_policy::{Containment, Terms};
 use portcullis_proto::{Facts, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
@@ -14,10 +14,13 @@ use crate::errno::failure;
 use crate::meta::Meta;
 use crate::root::Root;
 use crate::sys;
+use crate::text::redact_bytes;
+use crate::writing::digest_file;
 
 /// A file, pinned, about to be read.
 #[derive(Debug)]
 pub struct Reading {
+    pub(crate) verb: Verb,
     entry: Arc<RootEntry>,
     pub(crate) handle: OwnedFd,
     pub(crate) path: RelPath,
@@ -37,6 +40,7 @@ impl Reading {
             sys::is_named(opened.handle.as_fd(), &opened.path)
         })?;
         Ok(Self {
+            verb: Verb::Read,
             entry: Arc::clone(entry),
             handle: opened.handle,
             path: opened.path,
@@ -46,11 +50,24 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// Where its times are too fresh to be a version by themselves, its content
+    /// is made part of it. Before the read: a change after this is told apart.
+    pub(super) fn settle_version(&mut self, live: &Live<'_>) -> Result<(), Failure> {
+        /// Of a larger file, the size is likely to tell.
+        const MOST: u64 = 16 * 1024 * 1024;
+        if self.meta.is_racy(live.now_ms()) && self.meta.size <= MOST {
+            self.meta = self.meta.with_content(&digest_file(&self.handle)?);
+        }
+        Ok(())
+    }
+}
+
 impl Deed for Reading {
     type Key = Key;
 
     fn facts(&self) -> Facts {
-        facts_of(Verb::Read, &self.entry, &self.path, &self.meta)
+        facts_of(self.verb, &self.entry, &self.path, &self.meta)
     }
 }
 
@@ -90,7 +107,8 @@ pub(crate) fn read_bytes(
     permit: Permit<Reading>,
     window: ByteWindow,
 ) -> Result<BytesPage, Failure> {
-    permit.spend(Key::turn(), |reading, terms, _| {
+    permit.spend(Key::turn(), |mut reading, terms, live| {
+        reading.settle_version(live)?;
         let (offset, bytes) = match window {
             ByteWindow::Whole => (0, whole(&reading, terms)?),
             ByteWindow::Part { offset, max } => (offset, part(&reading, terms, offset, max)?),
@@ -106,6 +124,42 @@ pub(crate) fn read_bytes(
             containment: reading.containment,
         };
         Ok((page, settled))
+    })
+}
+
+/// A secret file with its values hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedactedReply {
+    /// Its text: names visible, values hashed.
+    pub text: String,
+    /// How many values are hidden.
+    pub values: u64,
+    /// The file.
+    pub meta: Meta,
+    /// Where it really stands, where links are followed.
+    pub path: RelPath,
+    /// How firmly the path was held inside the root.
+    pub containment: Containment,
+}
+
+/// Reads with every value hidden.
+pub(crate) fn read_redacted(
+    permit: Permit<Reading>,
+    key: &[u8; 32],
+) -> Result<RedactedReply, Failure> {
+    permit.spend(Key::turn(), |reading, terms, _| {
+        let bytes = whole(&reading, terms)?;
+        let name = reading.path.name().unwrap_or_default();
+        let redacted = redact_bytes(name, &bytes, key);
+        let settled = Settled::bytes(redacted.text.len() as u64);
+        let reply = RedactedReply {
+            text: redacted.text,
+            values: redacted.values,
+            meta: reading.meta,
+            path: reading.path,
+            containment: reading.containment,
+        };
+        Ok((reply, settled))
     })
 }
 

@@ -94,7 +94,8 @@ pub(crate) fn read_text(
     request: &TextRequest,
     matched_ignore: Option<String>,
 ) -> Result<TextReply, Failure> {
-    permit.spend(Key::turn(), |reading, _, live| {
+    permit.spend(Key::turn(), |mut reading, _, live| {
+        reading.settle_version(live)?;
         let from = match &request.from {
             TextFrom::Line(line) => ReadFrom::Line(*line),
             TextFrom::Tail(lines) => ReadFrom::Tail(*lines),

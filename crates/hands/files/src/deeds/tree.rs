@@ -1,55 +1,27 @@
 //! A shallow tree: breadth first, so that the top is covered before the depth,
 //! and each child under its own parent.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::AsFd;
 
-use portcullis_gate::{Deed, Live, Permit, RootEntry, Settled};
+use portcullis_gate::{Deed, Live, Permit, Settled};
 use portcullis_policy::{Containment, PatternSet, Symlinks, Terms};
 use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
 
-use super::{Key, admitted, facts_of};
+use super::pinned::Pinned;
+use super::{Key, admitted};
 use crate::dirs::{Name, each_name};
 use crate::hiding::Hiding;
-use crate::meta::Meta;
-use crate::root::Root;
 
 /// A directory, pinned, about to be shown as a tree.
 #[derive(Debug)]
-pub struct Treeing {
-    entry: Arc<RootEntry>,
-    root: Arc<Root>,
-    /// The very directory that was judged; taken when it is read.
-    handle: OwnedFd,
-    path: RelPath,
-    meta: Meta,
-}
-
-impl Treeing {
-    pub(crate) fn resolve(
-        entry: &Arc<RootEntry>,
-        root: &Arc<Root>,
-        path: &RelPath,
-        terms: &Terms,
-    ) -> Result<Self, Failure> {
-        let opened = root.open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())?;
-        opened.meta.admit_private(entry.policy())?;
-        Ok(Self {
-            entry: Arc::clone(entry),
-            root: Arc::clone(root),
-            handle: opened.handle,
-            path: opened.path,
-            meta: opened.meta,
-        })
-    }
-}
+pub struct Treeing(pub(crate) Pinned);
 
 impl Deed for Treeing {
     type Key = Key;
 
     fn facts(&self) -> Facts {
-        facts_of(Verb::Tree, &self.entry, &self.path, &self.meta)
+        self.0.facts(Verb::Tree)
     }
 }
 
@@ -132,7 +104,7 @@ fn excluded(request: &TreeRequest) -> Result<PatternSet, Failure> {
 
 /// Shows the tree.
 pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tree, Failure> {
-    permit.spend(Key::turn(), |treeing, terms, live| {
+    permit.spend(Key::turn(), |Treeing(treeing), terms, live| {
         let exclude = excluded(request)?;
         let deadline = live.monotonic_us().saturating_add(request.patience_us);
         let mut counts = Counts::default();
@@ -240,7 +212,7 @@ struct Wanted<'a> {
 /// judged; anything further down stands where it was found, and no link is
 /// followed to it.
 fn children(
-    treeing: &Treeing,
+    treeing: &Pinned,
     terms: &Terms,
     below: Option<&RelPath>,
     wanted: &Wanted<'_>,

@@ -20,7 +20,7 @@ pub struct IgnoreStack(Option<Arc<Node>>);
 
 #[derive(Debug)]
 struct Node {
-    layer: IgnoreLayer,
+    layer: Arc<IgnoreLayer>,
     above: Option<Arc<Node>>,
     /// Of this layer and those above.
     weight: usize,
@@ -57,7 +57,8 @@ impl IgnoreStack {
     /// This stack and one more file. Files of a directory come after those of
     /// the directories above it.
     #[must_use]
-    pub fn with(&self, layer: IgnoreLayer) -> Self {
+    pub fn with(&self, layer: impl Into<Arc<IgnoreLayer>>) -> Self {
+        let layer = layer.into();
         let weight = self.weight().saturating_add(layer.weight());
         if weight > MAX_WEIGHT {
             return self.clone();

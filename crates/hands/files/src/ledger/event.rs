@@ -69,6 +69,12 @@ fn write_within(line: &mut Line, event: &Event<'_>, string: usize, list: usize) 
         json.hex(key!("hash"), &hash.0);
     }
     write_counts(&mut json, event);
+    if let Some(staged) = &event.staged {
+        write_thing(&mut json, key!("stagedRoot"), staged.root.0, staged.root.1);
+        if let Some((dev, ino)) = staged.made {
+            write_thing(&mut json, key!("staged"), dev, ino);
+        }
+    }
     json.millis(key!("durationMs"), event.duration_us);
     let cut = json.clipped() || list < MAX_LISTED;
     if cut {
@@ -120,16 +126,20 @@ fn write_first(json: &mut Json<'_>, first: &Resource) {
     write_root(json, key!("root"), first);
     json.text(key!("relativePath"), first.path.shown());
     if let Some(identity) = &first.identity {
-        json.raw(key!("identity"));
-        json.raw("{");
-        json.number(key!("dev"), identity.dev);
-        json.number(key!("ino"), identity.ino);
-        json.no_comma();
-        json.raw("},");
+        write_thing(json, key!("identity"), identity.dev, identity.ino);
     }
 }
 
-/// The destination of a move, and the list where there is more than that.
+fn write_thing(json: &mut Json<'_>, key: &str, dev: u64, ino: u64) {
+    json.raw(key);
+    json.raw("{");
+    json.number(key!("dev"), dev);
+    json.number(key!("ino"), ino);
+    json.no_comma();
+    json.raw("},");
+}
+
+/// The destination of a move or copy, and the list where there is more than that.
 fn write_others(
     json: &mut Json<'_>,
     verb: Verb,
@@ -138,11 +148,19 @@ fn write_others(
     list: usize,
 ) {
     let mut told = 1;
-    if let (Verb::Move, Some(destination)) = (verb, resources.get(1)) {
+    if let (Verb::Move | Verb::Copy, Some(destination)) = (verb, resources.get(1)) {
         told = 2;
         json.text(key!("destinationPath"), destination.path.shown());
         if destination.root != first.root {
             write_root(json, key!("destinationRoot"), destination);
+        }
+        if let Some(identity) = &destination.identity {
+            write_thing(
+                json,
+                key!("destinationIdentity"),
+                identity.dev,
+                identity.ino,
+            );
         }
     }
     if resources.len() <= told && list == MAX_LISTED {
@@ -228,6 +246,7 @@ fn write_counts(json: &mut Json<'_>, event: &Event<'_>) {
 const fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Opening => "opening",
+        Phase::Staged => "staged",
         Phase::Closing => "closing",
     }
 }

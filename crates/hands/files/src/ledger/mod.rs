@@ -24,6 +24,7 @@ mod lines;
 mod log;
 mod record;
 mod recover;
+mod unfinished;
 mod verify;
 mod walk;
 
@@ -48,6 +49,7 @@ pub use self::record::{
     RecordRoot, RecordSubject,
 };
 pub use self::recover::{Recovery, recover_torn};
+pub(crate) use self::unfinished::{Unfinished, mark_swept, unfinished};
 pub use self::verify::{Fault, Problem, UnsignedTail, Verification};
 
 /// How a ledger keeps its files.

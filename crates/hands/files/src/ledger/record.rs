@@ -116,7 +116,7 @@ pub struct Record {
     pub chain: String,
     /// When, RFC 3339 in UTC.
     pub timestamp: String,
-    /// `opening` or `closing`.
+    /// `opening`, `staged` or `closing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The attempt.
@@ -149,6 +149,15 @@ pub struct Record {
     /// In which root, if in another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_root: Option<RecordRoot>,
+    /// What stood where it led.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_identity: Option<RecordIdentity>,
+    /// Which directory the root was (staged lines).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staged_root: Option<RecordIdentity>,
+    /// What was made beside the target (staged lines).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staged: Option<RecordIdentity>,
     /// All it touched, where that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<RecordResources>,

@@ -14,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Never out of the root, through no link, no magic link, onto no other mount.
 pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -143,6 +144,12 @@ pub(crate) fn mount_of(seen: &Statx) -> u64 {
     } else {
         rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor)
     }
+}
+
+/// The clock the kernel stamps files by, in nanoseconds since 1970.
+pub(crate) fn stamping_clock() -> i128 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
 /// The path the kernel has for a handle right now, for re-judging where a

@@ -14,12 +14,13 @@ pub enum Probe {
     KernelAtomic,
     /// The kernel does not have it (older than 5.6).
     Missing,
-    /// A filter forbids it (an old container runtime, usually).
+    /// A filter forbids it (an old container runtime, usually). No reason to do
+    /// without it: nothing is served unless the operator names the walk.
     Forbidden,
 }
 
-/// Asks the kernel, once per process. Only a missing system call or a filter on
-/// this harmless probe counts; an `EPERM` on a real path never does.
+/// Asks the kernel, once per process. Only what it answers to this harmless
+/// probe counts; what a real path answers never does.
 pub fn probe() -> Probe {
     static ANSWER: OnceLock<Probe> = OnceLock::new();
     *ANSWER.get_or_init(|| {

@@ -99,6 +99,56 @@ impl Terminator {
     }
 }
 
+/// The first line end in `block`, which starts on a unit and goes on to the end
+/// of the file.
+pub(super) fn next_terminator(block: &[u8], unit: Unit) -> Option<(usize, Terminator)> {
+    let (at, found) = next_break(block, unit)?;
+    let terminator = match (found, unit.get(block, at + unit.width())) {
+        (Break::Lf, _) => Terminator::Lf,
+        (Break::Cr, Some(0x0a)) => Terminator::Crlf,
+        (Break::Cr, _) => Terminator::Cr,
+    };
+    Some((at, terminator))
+}
+
+/// Line numbers of places in one text, asked for in ascending order.
+pub(super) struct LineCounter<'a> {
+    text: &'a [u8],
+    unit: Unit,
+    line: u64,
+    /// Where the next line starts; `None` in the last one.
+    next: Option<usize>,
+}
+
+impl<'a> LineCounter<'a> {
+    /// Starts at the first byte of `text`, which is in line 1.
+    pub(super) fn new(text: &'a [u8], unit: Unit) -> Self {
+        Self {
+            text,
+            unit,
+            line: 1,
+            next: line_after(text, 0, unit),
+        }
+    }
+
+    /// The line the byte at `to` is in. What ends a line belongs to it.
+    pub(super) fn line_at(&mut self, to: usize) -> u64 {
+        while let Some(next) = self.next
+            && next <= to
+        {
+            self.line += 1;
+            self.next = line_after(self.text, next, self.unit);
+        }
+        self.line
+    }
+}
+
+/// Where the line after the one at `at` starts, when that one is ended.
+fn line_after(text: &[u8], at: usize, unit: Unit) -> Option<usize> {
+    let (found, terminator) = next_terminator(text.get(at..)?, unit)?;
+    Some(at + found + terminator.as_str().len() * unit.width())
+}
+
 /// How the lines of some text end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineEnding {
@@ -143,6 +193,13 @@ impl LineEnding {
     /// How the lines in `block` end. A CR that closes the block is passed over,
     /// because what follows it is not known.
     pub(super) fn of(mut block: &[u8], unit: Unit) -> Self {
+        // Most text has no CR at all, and then one look tells.
+        if unit == Unit::Byte && memchr::memchr(b'\r', block).is_none() {
+            return match memchr::memchr(b'\n', block) {
+                Some(_) => Self::Lf,
+                None => Self::None,
+            };
+        }
         let mut ending = Self::None;
         while let Some((at, found)) = next_break(block, unit) {
             let after = at + unit.width();

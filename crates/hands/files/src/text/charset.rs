@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use encoding_rs::{DecoderResult, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{DecoderResult, EncoderResult, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 use portcullis_proto::{Failure, Reason};
 
 use super::breaks::Unit;
@@ -27,6 +27,14 @@ pub enum OnMalformed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
     pub(super) at: usize,
+}
+
+/// The first character of a text that an encoding cannot say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unencodable {
+    /// Where it stands, in bytes of the text.
+    pub(super) at: usize,
+    pub(super) character: char,
 }
 
 impl Charset {
@@ -102,6 +110,80 @@ impl Charset {
         self.decode_slowly(bytes, out, on_malformed, Ends::Here)
     }
 
+    /// The bytes of `text`: those, and only those, that decode into it again.
+    ///
+    /// Some encoders of the WHATWG list fold a character into another one
+    /// (Shift_JIS writes U+00A5 as a backslash); here that is no encoding of it.
+    pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, Unencodable> {
+        match self.unit() {
+            Unit::Utf16Le => return Ok(text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+            Unit::Utf16Be => return Ok(text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
+            Unit::Byte if self == Self::UTF_8 => return Ok(text.as_bytes().to_vec()),
+            Unit::Byte => {}
+        }
+        let mut encoder = self.0.new_encoder();
+        let mut bytes = Vec::with_capacity(text.len() + 16);
+        let mut at = 0;
+        loop {
+            let rest = text.get(at..).unwrap_or_default();
+            let (result, read) =
+                encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut bytes, true);
+            at += read;
+            match result {
+                EncoderResult::InputEmpty => break,
+                EncoderResult::OutputFull => bytes.reserve(rest.len() + 16),
+                EncoderResult::Unmappable(character) => {
+                    return Err(Unencodable {
+                        at: at.saturating_sub(character.len_utf8()),
+                        character,
+                    });
+                }
+            }
+        }
+        let mut again = String::with_capacity(text.len());
+        // A replacement shows in the comparison, like any other difference.
+        let _ = self.decode(&bytes, &mut again, OnMalformed::Replace);
+        let folded = text
+            .char_indices()
+            .zip(again.chars().map(Some).chain(std::iter::repeat(None)))
+            .find(|((_, wanted), got)| Some(*wanted) != *got);
+        match folded {
+            Some(((at, character), _)) => Err(Unencodable { at, character }),
+            None => Ok(bytes),
+        }
+    }
+
+    /// Whether a character may take more bytes than one unit, and its start
+    /// cannot be told from the bytes around it.
+    pub(super) fn needs_walking(self) -> bool {
+        !self.synchronises() && !self.0.is_single_byte()
+    }
+
+    /// How many bytes the first character of `bytes` takes, or the damage that
+    /// stands there; for the encodings that [need walking](Self::needs_walking).
+    pub(super) fn first_length(self, bytes: &[u8]) -> usize {
+        if bytes.first().is_none_or(u8::is_ascii) {
+            return bytes.len().min(1);
+        }
+        let mut decoder = self.0.new_decoder_without_bom_handling();
+        let mut out = [0; 32];
+        for (index, byte) in bytes.iter().take(4).enumerate() {
+            let (result, _, written) = decoder.decode_to_utf8_without_replacement(
+                std::slice::from_ref(byte),
+                &mut out,
+                false,
+            );
+            match result {
+                DecoderResult::Malformed(length, _) => return usize::from(length).max(1),
+                DecoderResult::InputEmpty | DecoderResult::OutputFull if written > 0 => {
+                    return index + 1;
+                }
+                DecoderResult::InputEmpty | DecoderResult::OutputFull => {}
+            }
+        }
+        bytes.len().min(4)
+    }
+
     fn decode_slowly(
         self,
         bytes: &[u8],
@@ -148,7 +230,14 @@ impl Charset {
         let from = match self.unit() {
             Unit::Byte if self == Self::UTF_8 => utf8_start(bytes, bytes.len().saturating_sub(4)),
             Unit::Byte => 0,
-            Unit::Utf16Le | Unit::Utf16Be => bytes.len().saturating_sub(8) / 2 * 2,
+            // Asked of the decoder, half a unit behind half a pair would count
+            // as one damage with it, and the prefix would end inside the unit.
+            unit @ (Unit::Utf16Le | Unit::Utf16Be) => {
+                let whole = bytes.len() / 2 * 2;
+                let last = whole.checked_sub(2).and_then(|at| unit.get(bytes, at));
+                let is_open = last.is_some_and(|last| last & 0xfc00 == 0xd800);
+                return if is_open { whole - 2 } else { whole };
+            }
         };
         // No character has more than four bytes. What is left open at the end
         // is asked of the decoder: closing the input before it adds no damage.

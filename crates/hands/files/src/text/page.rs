@@ -46,19 +46,34 @@ pub fn read_page(
             .map(|sniffed| sniffed.charset),
         EncodingChoice::Detect => None,
     };
+    // A file that is here whole need not be asked for its end again.
+    let known_end = if complete {
+        Some(ends_in_break(&text, head.as_slice())?)
+    } else {
+        None
+    };
     let mut lines = Lines::new(&text, head);
     let start = start::find(&text, &mut lines, sniffed.charset, request)?;
     lines.seek(start.offset);
+    // Room for what a small file becomes, so that it is not moved as it grows.
+    let room = usize::try_from(end.saturating_sub(start.offset)).unwrap_or(BLOCK);
+    let text_room = room.min(request.max_bytes).min(BLOCK);
     let mut filling = Filling {
         request,
         charset: sniffed.charset,
         detected,
         max_bytes: request.max_bytes.max(MIN_PAGE_BYTES),
         start,
-        taken: Taken::default(),
+        taken: Taken {
+            text: String::with_capacity(text_room),
+            ..Taken::default()
+        },
     };
     let stop = filling.run(&mut lines)?;
-    let final_newline = ends_in_break(&text)?;
+    let final_newline = match known_end {
+        Some(known) => known,
+        None => ends_in_break(&text, file)?,
+    };
     Ok(finish(
         &text,
         sniffed,
@@ -264,8 +279,11 @@ fn finish<F: ReadAt + ?Sized>(
     }
 }
 
-/// Whether the file ends in what ends a line.
-fn ends_in_break<F: ReadAt + ?Sized>(text: &Text<'_, F>) -> Result<bool, Failure> {
+/// Whether the text ends in what ends a line; its last bytes are in `from`.
+fn ends_in_break<F: ReadAt + ?Sized>(
+    text: &Text<'_, F>,
+    from: &(impl ReadAt + ?Sized),
+) -> Result<bool, Failure> {
     let width = text.unit.width() as u64;
     let length = text.end - text.begin;
     // A last odd byte of UTF-16 is not a line end, whatever it is.
@@ -277,6 +295,6 @@ fn ends_in_break<F: ReadAt + ?Sized>(text: &Text<'_, F>) -> Result<bool, Failure
         Unit::Byte => &mut last[..1],
         Unit::Utf16Le | Unit::Utf16Be => &mut last[..],
     };
-    read_exact(text.file, last, text.end - width)?;
+    read_exact(from, last, text.end - width)?;
     Ok(matches!(text.unit.get(last, 0), Some(0x0a | 0x0d)))
 }

@@ -6,7 +6,11 @@ use std::io;
 use super::*;
 use portcullis_proto::{Failure, Reason};
 
+mod diff;
+mod edit;
+mod encode;
 mod properties;
+mod redact;
 
 const STAMP: Stamp = Stamp {
     dev: 1,
@@ -495,6 +499,32 @@ fn line_ends_on_block_borders_are_counted_once() {
                     lines[2..].concat()
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn r008_a_page_of_lone_surrogates_ends_on_a_unit() {
+    // Found by fuzzing: the cursor stood inside a unit, and was refused.
+    let units = [
+        0xfeff_u16, 0xbfff, 0xdbfa, 0xfafa, 0xdbdb, 0xdbdb, 0xdbdb, 0xdbe5, 0xe5e5, 0xdbdb, 0xdbdb,
+        0xdc01, 0xdbdb, 0xdbdb, 0x0041,
+    ];
+    for in_bytes in [u16::to_be_bytes, u16::to_le_bytes] {
+        let file: Vec<u8> = units.into_iter().flat_map(in_bytes).collect();
+        for max_bytes in 16..64 {
+            let request = PageRequest {
+                max_bytes,
+                on_malformed: OnMalformed::Replace,
+                ..ask(ReadFrom::Line(1))
+            };
+            let replaced: u64 = pages(&file, &request)
+                .unwrap()
+                .iter()
+                .map(|page| page.replaced)
+                .sum();
+            // A pair that was split would count twice.
+            assert_eq!(replaced, 8, "{max_bytes}");
         }
     }
 }

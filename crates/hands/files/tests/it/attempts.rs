@@ -190,6 +190,29 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
+/// Whether this is a process of its own for the test called `name`, its module
+/// included. If not, the test has been run in one by now, and passed there.
+#[track_caller]
+pub(crate) fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "PORTCULLIS_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let cried = String::from_utf8_lossy(&output.stderr);
+    // A name that is misspelt runs nothing, and that is no success.
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{cried}"
+    );
+    false
+}
+
 /// A workspace over what `literal` describes.
 #[track_caller]
 pub(crate) fn workspace(literal: &str) -> World {

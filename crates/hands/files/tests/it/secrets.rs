@@ -287,3 +287,32 @@ fn r003_an_ignore_file_that_is_anothers_file_linked_in_is_not_quoted() {
     .unwrap();
     assert_eq!(reply.matched_ignore, None);
 }
+
+#[test]
+fn a_secret_can_be_read_with_its_values_hidden_and_nobody_is_asked() {
+    let world = crate::attempts::workspace(
+        ".env = API_KEY=canary-4711 [600]\n sub/.env = {\"password\": \"canary-4711\"}\n \
+         key.pem = canary-4711",
+    );
+    let fs = world.fs();
+    for path in [".env", "sub/.env", "key.pem"] {
+        let shown = block_on(fs.read_redacted(path)).unwrap();
+        assert!(!shown.text.contains("4711"), "{path}: {}", shown.text);
+        assert!(shown.values > 0);
+        let why = block_on(fs.read_text(path, crate::attempts::text_all())).unwrap_err();
+        assert_eq!(why.reason(), Reason::ApprovalUnavailable, "{path}");
+    }
+    let shown = block_on(fs.read_redacted(".env")).unwrap();
+    assert!(shown.text.contains("API_KEY"), "{}", shown.text);
+    let recorded = format!("{:?}", world.lines.all());
+    assert!(!recorded.contains("4711"));
+}
+
+#[test]
+fn what_a_rule_denies_is_not_shown_with_its_values_hidden_either() {
+    let world = World::workspace()
+        .policy(|policy| policy.denied = PatternSet::compile(&["/.env"]).unwrap())
+        .over(Scratch::of(".env = A=b"));
+    let why = block_on(world.fs().read_redacted(".env")).unwrap_err();
+    assert_eq!(why.reason(), Reason::DeniedByRule);
+}

@@ -122,6 +122,7 @@ pub(crate) fn append_with(
             }),
         }],
         shown: None,
+        shrinks: false,
     };
     ledger.append(&Event {
         phase: Phase::Closing,
@@ -141,6 +142,7 @@ pub(crate) fn append_with(
         bytes: Some(4096),
         hash: None,
         counts: None,
+        staged: None,
         duration_us: 5,
     })
 }

@@ -37,6 +37,7 @@ fn call() -> HookCall {
                 }),
             }],
             shown: None,
+            shrinks: false,
         }),
     }
 }
@@ -225,6 +226,7 @@ async fn a_hook_that_does_not_read_what_it_is_asked_denies() {
         verb: Verb::Read,
         resources: vec![one; 2_000],
         shown: None,
+        shrinks: false,
     });
     let hook = sh("echo '{\"decision\":\"pass\"}'", LONG);
     broken(&hook.before(&large).await, "did not read");

@@ -57,6 +57,7 @@ fn event<'a>(facts: &'a Facts, subject: &'a Subject, request: &'a RequestId) -> 
         bytes: Some(4096),
         hash: None,
         counts: None,
+        staged: None,
         duration_us: 1412,
     }
 }
@@ -71,6 +72,7 @@ fn a_read_is_told_in_the_seeds_words() {
         verb: Verb::Read,
         resources: vec![resource("src/main.rs", Access::Read)],
         shown: None,
+        shrinks: false,
     };
     let line = written(&event(&facts, &user("ada"), &RequestId::new("r1")));
     let rest = line.split_once("\"timestamp\"").unwrap().1;
@@ -94,6 +96,7 @@ fn a_deed_refused_before_it_had_a_path_tells_what_was_alleged() {
         verb: Verb::Read,
         resources: Vec::new(),
         shown: None,
+        shrinks: false,
     };
     let (subject, request) = (user("ada"), RequestId::new("r1"));
     let mut event = event(&facts, &subject, &request);
@@ -127,6 +130,7 @@ fn a_move_tells_where_to_and_long_lists_the_first_and_a_digest() {
         verb: Verb::Move,
         resources: two[..2].to_vec(),
         shown: None,
+        shrinks: false,
     };
     let (subject, request) = (user("ada"), RequestId::new("r1"));
     let line = written(&event(&facts, &subject, &request));
@@ -177,6 +181,7 @@ fn whatever_an_event_holds_its_line_is_short_and_valid() {
             verb: Verb::Move,
             resources,
             shown: Some(Digest::ZERO),
+            shrinks: false,
         };
         let hooks = vec![text.clone(); 200];
         let mut event = event(&facts, &subject, &request);
@@ -211,6 +216,7 @@ fn the_longest_path_keeps_its_beginning_and_its_name() {
         verb: Verb::Read,
         resources: vec![resource(&path, Access::Read)],
         shown: None,
+        shrinks: false,
     };
     let line = written(&event(&facts, &user("ada"), &RequestId::new("r1")));
     let record: Record = serde_json::from_str(&line).unwrap();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Text whose characters every encoding in `label` can say.
-fn sample() -> impl Strategy<Value = (String, &'static str, bool)> {
+pub(super) fn sample() -> impl Strategy<Value = (String, &'static str, bool)> {
     let line_end = prop_oneof![
         Just("\n"),
         Just("\r\n"),

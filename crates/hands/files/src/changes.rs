@@ -1,0 +1,573 @@
+//! The writing half of a scope: every method is attempt, enter, act.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use portcullis_gate::{Permit, Settled};
+use portcullis_policy::{Admit, Terms};
+use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
+
+use crate::deeds::{Changing, change};
+use crate::options::{Changed, Expect, WriteMode, WriteOptions};
+use crate::scoped::{ScopedFs, elsewhere};
+use crate::text::{
+    self, Bom, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding, WriteText,
+};
+use crate::writing::{
+    Before, Content, Parents, Place, Published, Receipt, Removed, Rules, Version, Want, digest,
+    make_directory, publish, relocate, remove, set_mode,
+};
+
+/// How often a change that met another one is tried again.
+const TRIES: usize = 64;
+/// The longest diff a reply carries.
+const MAX_DIFF: usize = 64 * 1024;
+
+/// How text is added to a file: as the file has it, with no mark in its middle.
+const CONTINUED: WriteText = WriteText {
+    encoding: WriteEncoding::KeepOrUtf8,
+    bom: Bom::No,
+    line_ending: WriteEnding::Keep,
+};
+
+/// Makes the new content of what was before. Told, too, whether what was before
+/// is not what the caller saw.
+type Make = dyn Fn(Option<&Before<'_>>, bool) -> Result<Arc<Vec<u8>>, Failure> + Send + Sync;
+
+/// A change of one file, before it is tried.
+struct Plan<'a> {
+    verb: Verb,
+    path: &'a str,
+    want: Want,
+    options: &'a WriteOptions,
+    /// Digest of what the caller sent.
+    shown: Digest,
+    /// The size it comes to, where that is known before the file is read.
+    size: Option<u64>,
+    make: Arc<Make>,
+}
+
+/// What one try of a change learnt, besides how it ended.
+#[derive(Debug, Default)]
+struct Learnt {
+    /// It would have taken most of the file away, and nobody was asked.
+    shrinks: AtomicBool,
+    /// Another writer was faster.
+    outrun: AtomicBool,
+}
+
+/// What must be there for a change to be made.
+#[derive(Clone, Debug)]
+enum Expected {
+    Anything,
+    Version(Version),
+    Hash(Digest),
+    /// Something this caller has read, and it has read nothing there.
+    Read,
+}
+
+impl ScopedFs {
+    /// Writes bytes.
+    pub async fn write_bytes(
+        &self,
+        path: &str,
+        bytes: Vec<u8>,
+        options: &WriteOptions,
+    ) -> Result<Changed, Failure> {
+        let bytes = Arc::new(bytes);
+        self.put(Plan {
+            verb: Verb::Write,
+            path,
+            want: Want::FileOrNothing,
+            options,
+            shown: digest(&bytes),
+            size: Some(bytes.len() as u64),
+            make: Arc::new(move |_, _| Ok(Arc::clone(&bytes))),
+        })
+        .await
+    }
+
+    /// Writes text, in the encoding and with the line ends the file has, unless
+    /// told otherwise.
+    pub async fn write_text(
+        &self,
+        path: &str,
+        content: String,
+        how: WriteText,
+        options: &WriteOptions,
+    ) -> Result<Changed, Failure> {
+        self.put(Plan {
+            verb: Verb::Write,
+            path,
+            want: Want::FileOrNothing,
+            options,
+            shown: digest(content.as_bytes()),
+            size: Some(content.len() as u64),
+            make: Arc::new(move |before, _| {
+                let old = before.and_then(|before| before.bytes);
+                text::encode(&content, how, old).map(Arc::new)
+            }),
+        })
+        .await
+    }
+
+    /// Writes JSON, indented and with a final newline.
+    pub async fn write_json(
+        &self,
+        path: &str,
+        value: &serde_json::Value,
+        options: &WriteOptions,
+    ) -> Result<Changed, Failure> {
+        let mut bytes = serde_json::to_vec_pretty(value)
+            .map_err(|error| Failure::from(Reason::BadJson).detail(error))?;
+        bytes.push(b'\n');
+        self.write_bytes(path, bytes, options).await
+    }
+
+    /// Adds text to the end of a file, in its own encoding, or makes the file.
+    pub async fn append(
+        &self,
+        path: &str,
+        content: String,
+        options: &WriteOptions,
+    ) -> Result<Changed, Failure> {
+        self.put(Plan {
+            verb: Verb::Append,
+            path,
+            want: Want::FileOrNothing,
+            options,
+            shown: digest(content.as_bytes()),
+            size: None,
+            make: Arc::new(move |before, _| {
+                let Some(before) = before else {
+                    return Ok(Arc::new(content.as_bytes().to_vec()));
+                };
+                let old = whole(before)?;
+                let added = text::encode(&content, CONTINUED, Some(old))?;
+                Ok(Arc::new([old, &added].concat()))
+            }),
+        })
+        .await
+    }
+
+    /// Replaces exact, unambiguous pieces of a file; every other byte stays.
+    pub async fn edit(
+        &self,
+        path: &str,
+        edits: Vec<Edit>,
+        encoding: EncodingChoice,
+        options: &WriteOptions,
+    ) -> Result<Changed, Failure> {
+        let mut told = Vec::new();
+        for edit in &edits {
+            told.extend_from_slice(edit.old.as_bytes());
+            told.push(0);
+            told.extend_from_slice(edit.new.as_bytes());
+            told.push(u8::from(edit.all));
+        }
+        self.put(Plan {
+            verb: Verb::Edit,
+            path,
+            want: Want::File,
+            options,
+            shown: digest(&told),
+            size: None,
+            make: Arc::new(move |before, moved_on| {
+                let old = whole(before.ok_or(Reason::NotFound)?)?;
+                let planned = text::plan(old, &edits, encoding, PROBE_BYTES_MCP);
+                let planned = planned.map_err(|why| {
+                    // It fitted what the caller saw: that very text was changed.
+                    let overlaps = moved_on && why.reason() == Reason::TextNotFound;
+                    if overlaps { mismatch() } else { why }
+                })?;
+                Ok(Arc::new(text::apply(old, &planned.splices)))
+            }),
+        })
+        .await
+    }
+
+    /// Makes a directory, and those above it. One that is there is as good.
+    pub async fn mkdir(&self, path: &str) -> Result<Receipt, Failure> {
+        let permit = self
+            .changing(Verb::Mkdir, path, None, |path, terms| {
+                self.deed(Verb::Mkdir, path, terms, Want::DirectoryOrNothing)
+            })
+            .await?;
+        let (undo, modes) = (self.undo(), self.modes());
+        elsewhere(move || {
+            change(permit, |deed, _, live| {
+                let receipt = make_directory(deed.place, live, undo?.as_deref(), modes.directory)?;
+                Ok((receipt, Settled::default()))
+            })
+        })
+        .await
+    }
+
+    /// Moves a file or directory, within this root or to another.
+    pub async fn move_to(
+        &self,
+        path: &str,
+        to: &Self,
+        destination: &str,
+        overwrite: bool,
+    ) -> Result<Receipt, Failure> {
+        let permit = self
+            .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
+                let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
+                deed.to = Some(to.destination(destination, terms)?);
+                Ok(deed)
+            })
+            .await?;
+        let (undo, modes) = (self.undo(), to.modes());
+        let receipt = elsewhere(move || {
+            change(permit, |deed, _, live| {
+                let to = deed.to.ok_or(Reason::Bug)?;
+                if to.base.is_some() && !overwrite {
+                    return Err(Failure::from(Reason::AlreadyExists)
+                        .hint("Choose another name, or say that it may be overwritten."));
+                }
+                let mut parents = Parents::make(to, modes.directory)?;
+                let made = &parents.made;
+                let receipt = relocate(
+                    &deed.place,
+                    &parents.place,
+                    Verb::Move,
+                    live,
+                    undo?.as_deref(),
+                    made,
+                )?;
+                parents.stay(true);
+                Ok((receipt, Settled::default()))
+            })
+        })
+        .await?;
+        self.forget_seen(path);
+        to.note_seen(&receipt.path, &receipt.version);
+        Ok(receipt)
+    }
+
+    /// Copies a file, within this root or to another.
+    pub async fn copy_to(
+        &self,
+        path: &str,
+        to: &Self,
+        destination: &str,
+        options: &WriteOptions,
+    ) -> Result<Changed, Failure> {
+        let permit = self
+            .changing(Verb::Copy, path, Some((to, destination)), |path, terms| {
+                let mut deed = self.deed(Verb::Copy, path, terms, Want::File)?;
+                deed.to = Some(to.destination(destination, terms)?);
+                Ok(deed)
+            })
+            .await?;
+        let undo = to.undo();
+        let rules = to.rules(Verb::Copy, options);
+        let place = permit.deed().to.as_ref().map(|to| to.path.clone());
+        let expected = place.map_or(Expected::Anything, |path| to.expected(&path, options));
+        let published = elsewhere(move || {
+            change(permit, |deed, _, live| {
+                let source = deed.place.base.ok_or(Reason::NotFound)?;
+                let to = deed.to.ok_or(Reason::Bug)?;
+                let published = publish(to, &rules, live, undo?.as_deref(), |before| {
+                    check(before, &expected)?;
+                    Ok(Content::Copy(source.handle.as_fd(), None))
+                })?;
+                let settled = settled(&published.receipt);
+                Ok((published, settled))
+            })
+        })
+        .await?;
+        to.note_seen(&published.receipt.path, &published.receipt.version);
+        Ok(Changed {
+            receipt: published.receipt,
+            diff: None,
+        })
+    }
+
+    /// Removes a file, a link, or a directory and all below it.
+    pub async fn remove(&self, path: &str) -> Result<Removed, Failure> {
+        let permit = self
+            .changing(Verb::Remove, path, None, |path, terms| {
+                self.deed(Verb::Remove, path, terms, Want::Anything)
+            })
+            .await?;
+        let undo = self.undo();
+        let removed = elsewhere(move || {
+            change(permit, |deed, _, live| {
+                let removed = remove(&deed.place, Verb::Remove, live, undo?.as_deref())?;
+                let counts = portcullis_proto::Counts {
+                    entries: removed.entries,
+                    ..Default::default()
+                };
+                Ok((removed, Settled::counts(counts)))
+            })
+        })
+        .await?;
+        self.forget_seen(path);
+        Ok(removed)
+    }
+
+    /// Changes the permission bits of a file or directory.
+    pub async fn chmod(&self, path: &str, mode: u32) -> Result<Receipt, Failure> {
+        let permit = self
+            .changing(Verb::Chmod, path, None, |path, terms| {
+                if mode & !0o777 != 0 {
+                    return Err(Failure::new(
+                        Reason::BadArguments,
+                        "Only the nine permission bits can be set.",
+                    ));
+                }
+                let mut deed = self.deed(Verb::Chmod, path, terms, Want::Existing)?;
+                deed.shown = Some(digest(&mode.to_le_bytes()));
+                Ok(deed)
+            })
+            .await?;
+        let undo = self.undo();
+        elsewhere(move || {
+            change(permit, |deed, _, live| {
+                let receipt = set_mode(&deed.place, mode, live, undo?.as_deref())?;
+                Ok((receipt, Settled::default()))
+            })
+        })
+        .await
+    }
+
+    /// Tries a change of one file until it meets no other.
+    async fn put(&self, plan: Plan<'_>) -> Result<Changed, Failure> {
+        let mut asks_about_shrinking = false;
+        for _ in 1..TRIES {
+            let _turn = self.tickets().wait(plan.path).await;
+            let learnt = Arc::new(Learnt::default());
+            match self.put_once(&plan, asks_about_shrinking, &learnt).await {
+                Ok(changed) => return Ok(changed),
+                Err(_) if learnt.shrinks.load(Ordering::Relaxed) && !asks_about_shrinking => {
+                    asks_about_shrinking = true;
+                }
+                Err(_) if learnt.outrun.load(Ordering::Relaxed) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let last = Arc::new(Learnt::default());
+        self.put_once(&plan, asks_about_shrinking, &last).await
+    }
+
+    async fn put_once(
+        &self,
+        plan: &Plan<'_>,
+        asks_about_shrinking: bool,
+        learnt: &Arc<Learnt>,
+    ) -> Result<Changed, Failure> {
+        let permit = self
+            .changing(plan.verb, plan.path, None, |path, terms| {
+                let mut deed = self.deed(plan.verb, path, terms, plan.want)?;
+                deed.shown = Some(plan.shown);
+                let size = deed.place.base.as_ref().map(|base| base.meta.size);
+                if plan.options.mode == WriteMode::Replace && size.is_none() {
+                    return Err(Failure::from(Reason::NotFound).hint("Create it instead."));
+                }
+                let most = plan.options.max_bytes;
+                if plan.verb == Verb::Edit && size.is_some_and(|size| size > most) {
+                    return Err(Failure::new(
+                        Reason::TooLarge,
+                        format!("Files of up to {most} bytes are edited, and it is larger."),
+                    ));
+                }
+                let told = size.zip(plan.size);
+                deed.shrinks = asks_about_shrinking
+                    || told.is_some_and(|(before, after)| text::shrinks(before, after));
+                Ok(deed)
+            })
+            .await?;
+        let path = permit.deed().place.path.clone();
+        let may_see = permit.terms().admits(&path, Entity::File) == Admit::Yes;
+        let asked_about_shrinking = permit.deed().shrinks;
+        let expected = self.expected(&path, plan.options);
+        let rules = self.rules(plan.verb, plan.options);
+        let undo = self.undo();
+        let limit = permit.terms().max_file_bytes().min(plan.options.max_bytes);
+        // What adds or edits is made on what is there now, if it still fits;
+        // what replaces everything is not.
+        let rebases = plan.verb != Verb::Write && plan.options.expect == Expect::LastSeen;
+        let (make, learnt) = (Arc::clone(&plan.make), Arc::clone(learnt));
+        let published = elsewhere(move || {
+            change(permit, |deed, _, live| {
+                let published = publish(deed.place, &rules, live, undo?.as_deref(), |before| {
+                    let fits = check(before, &expected);
+                    let moved_on = fits.is_err();
+                    if !rebases || before.is_none() {
+                        fits?;
+                    }
+                    let bytes = make(before, moved_on)?;
+                    let size = bytes.len() as u64;
+                    if size > limit {
+                        return Err(Failure::new(
+                            Reason::TooLarge,
+                            format!("It would have {size} bytes; {limit} are the most."),
+                        ));
+                    }
+                    let was = before.map_or(0, |before| before.meta.size);
+                    if text::shrinks(was, size) && !asked_about_shrinking {
+                        learnt.shrinks.store(true, Ordering::Relaxed);
+                        return Err(Failure::new(
+                            Reason::ApprovalUnavailable,
+                            "It would take most of a large file away, which is asked about.",
+                        ));
+                    }
+                    Ok(Content::Bytes(bytes))
+                })
+                .inspect_err(|why| {
+                    let outrun = rebases && why.reason() == Reason::VersionMismatch;
+                    learnt.outrun.store(outrun, Ordering::Relaxed);
+                })?;
+                let settled = settled(&published.receipt);
+                Ok((published, settled))
+            })
+        })
+        .await?;
+        self.note_seen(&published.receipt.path, &published.receipt.version);
+        Ok(changed(published, may_see))
+    }
+
+    /// From attempt to permit, for a change of one place or of two.
+    pub(crate) async fn changing(
+        &self,
+        verb: Verb,
+        alleged: &str,
+        to: Option<(&Self, &str)>,
+        resolve: impl Fn(&RelPath, &Terms) -> Result<Changing, Failure>,
+    ) -> Result<Permit<Changing>, Failure> {
+        let mut attempt = self.attempt(verb, alleged)?;
+        let path = attempt.path();
+        if let Some((to, destination)) = to {
+            attempt = attempt.and(to.declared().entry(), destination, Access::Write)?;
+        }
+        if verb == Verb::Move {
+            attempt = attempt.and(self.declared().entry(), alleged, Access::Delete)?;
+        }
+        attempt.enter(|terms| resolve(&path, terms)).await
+    }
+
+    pub(crate) fn deed(
+        &self,
+        verb: Verb,
+        path: &RelPath,
+        terms: &Terms,
+        want: Want,
+    ) -> Result<Changing, Failure> {
+        let declared = self.declared();
+        Ok(Changing {
+            verb,
+            place: Place::resolve(declared.entry(), declared.root(), path, terms, want)?,
+            to: None,
+            shown: None,
+            shrinks: false,
+        })
+    }
+
+    fn destination(&self, alleged: &str, terms: &Terms) -> Result<Place, Failure> {
+        let path = RelPath::parse(alleged)?;
+        let declared = self.declared();
+        let want = Want::FileOrNothing;
+        match Place::resolve(declared.entry(), declared.root(), &path, terms, want) {
+            Err(failure) if failure.reason() == Reason::IsDirectory => {
+                Err(Failure::from(Reason::AlreadyExists)
+                    .hint("A directory is there. Name where in it the new name should stand."))
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn rules(&self, verb: Verb, options: &WriteOptions) -> Rules {
+        let modes = self.modes();
+        Rules {
+            verb,
+            replace: options.mode != WriteMode::Create,
+            read_only_too: options.read_only_too,
+            new_file: modes.file,
+            new_directory: modes.directory,
+            permissions: options.permissions,
+            durable: options.durable,
+        }
+    }
+
+    fn expected(&self, path: &RelPath, options: &WriteOptions) -> Expected {
+        match &options.expect {
+            _ if options.mode == WriteMode::Create => Expected::Anything,
+            Expect::Anything => Expected::Anything,
+            Expect::Version(version) => Expected::Version(version.clone()),
+            Expect::Hash(hash) => Expected::Hash(*hash),
+            Expect::LastSeen => match self.last_seen(path) {
+                Some(version) => Expected::Version(version),
+                None if self.declared().entry().policy().read_before_write => Expected::Read,
+                None => Expected::Anything,
+            },
+        }
+    }
+}
+
+/// Whether what is there is what is expected.
+fn check(before: Option<&Before<'_>>, expected: &Expected) -> Result<(), Failure> {
+    let fits = match (expected, before) {
+        (Expected::Anything, _) | (Expected::Read, None) => true,
+        (Expected::Read, Some(_)) => {
+            return Err(Failure::new(
+                Reason::VersionMismatch,
+                "This root requires a file to be read before it is replaced.",
+            )
+            .hint("Read it, then try again."));
+        }
+        (Expected::Version(_) | Expected::Hash(_), None) => false,
+        (Expected::Version(version), Some(before)) => {
+            before.meta.is_version(version, before.hash.as_ref())
+        }
+        (Expected::Hash(hash), Some(before)) => before.hash == Some(*hash),
+    };
+    if fits { Ok(()) } else { Err(mismatch()) }
+}
+
+fn mismatch() -> Failure {
+    Failure::new(
+        Reason::VersionMismatch,
+        "Somebody changed it since it was last read, so it was left as it is.",
+    )
+    .hint("Read it again, then make the change on what is there now.")
+}
+
+fn whole<'b>(before: &Before<'b>) -> Result<&'b [u8], Failure> {
+    before.bytes.ok_or_else(|| {
+        Failure::new(
+            Reason::TooLarge,
+            "The file is too large to be changed in part.",
+        )
+    })
+}
+
+fn settled(receipt: &Receipt) -> Settled {
+    Settled {
+        bytes: Some(receipt.bytes),
+        hash: receipt.hash,
+        counts: None,
+    }
+}
+
+fn changed(published: Published, may_see: bool) -> Changed {
+    let Published {
+        receipt,
+        before,
+        after,
+    } = published;
+    // What the caller may not read, a diff must not tell either.
+    let known = receipt.created || before.is_some();
+    let diff = after.filter(|_| may_see && known).map(|after| {
+        let path = receipt.path.shown();
+        text::unified(
+            path,
+            before.as_deref().unwrap_or_default(),
+            &after,
+            MAX_DIFF,
+        )
+    });
+    Changed { receipt, diff }
+}

@@ -1,0 +1,89 @@
+//! How a change is asked for, and what comes back.
+
+use portcullis_proto::Digest;
+
+use crate::text::Diff;
+use crate::writing::{Receipt, Version};
+
+/// What a change expects to find.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// What this session last saw; anything, where it saw nothing.
+    #[default]
+    LastSeen,
+    /// This version, as a read returned it.
+    Version(Version),
+    /// A content that hashes to this.
+    Hash(Digest),
+    /// Whatever is there.
+    Anything,
+}
+
+/// Whether something may be there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Nothing may be there.
+    Create,
+    /// A file must be there.
+    Replace,
+    /// Either.
+    #[default]
+    Overwrite,
+}
+
+/// How a file is written.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// Whether something may be there already.
+    pub mode: WriteMode,
+    /// What is expected to be there.
+    pub expect: Expect,
+    /// Permission bits, for a new file or an old one.
+    pub permissions: Option<u32>,
+    /// Whether a read-only file is replaced.
+    pub read_only_too: bool,
+    /// Whether it is on the disk before this returns.
+    pub durable: bool,
+    /// The largest file that is edited or comes of it, where the root allows more.
+    pub max_bytes: u64,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            mode: WriteMode::default(),
+            expect: Expect::default(),
+            permissions: None,
+            read_only_too: false,
+            durable: true,
+            max_bytes: u64::MAX,
+        }
+    }
+}
+
+/// A change that is done.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// What came of it.
+    pub receipt: Receipt,
+    /// What changed, where the caller may see it.
+    pub diff: Option<Diff>,
+}
+
+/// Which modes new files and directories get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewModes {
+    /// A new file's.
+    pub file: u32,
+    /// A new directory's.
+    pub directory: u32,
+}
+
+impl Default for NewModes {
+    fn default() -> Self {
+        Self {
+            file: 0o600,
+            directory: 0o700,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Which version of a file a session last saw.
+//!
+//! A write that names no version expects this one, so that nobody's save is
+//! overwritten by a caller that has not seen it. Bounded: what was seen long
+//! ago is forgotten, and a write then expects nothing.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use portcullis_gate::Caller;
+use portcullis_proto::{Principal, RelPath, RootId, SessionId};
+
+use crate::writing::Version;
+
+/// How many are remembered at least; twice as many at most.
+const KEPT: usize = 16 * 1024;
+
+type Key = (SessionId, Principal, RootId, RelPath);
+
+/// What every session last saw.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The newer half and the older half.
+    halves: Mutex<(HashMap<Key, Version>, HashMap<Key, Version>)>,
+}
+
+impl Seen {
+    /// `caller` has seen `version` of `path`. A caller of no session is told
+    /// from no other, so nothing is remembered for it.
+    pub(crate) fn note(&self, caller: &Caller, root: &RootId, path: &RelPath, version: Version) {
+        let Some(key) = key(caller, root, path) else {
+            return;
+        };
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        if halves.0.len() >= KEPT {
+            halves.1 = std::mem::take(&mut halves.0);
+        }
+        halves.0.insert(key, version);
+    }
+
+    /// The version `caller` last saw.
+    pub(crate) fn last(&self, caller: &Caller, root: &RootId, path: &RelPath) -> Option<Version> {
+        let key = key(caller, root, path)?;
+        let halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        halves.0.get(&key).or_else(|| halves.1.get(&key)).cloned()
+    }
+
+    /// What `caller` saw there is gone, by its own act.
+    pub(crate) fn forget(&self, caller: &Caller, root: &RootId, path: &RelPath) {
+        if let Some(key) = key(caller, root, path) {
+            let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+            halves.0.remove(&key);
+            halves.1.remove(&key);
+        }
+    }
+}
+
+fn key(caller: &Caller, root: &RootId, path: &RelPath) -> Option<Key> {
+    Some((
+        caller.session.clone()?,
+        caller.subject.principal.clone(),
+        root.clone(),
+        path.clone(),
+    ))
+}

@@ -1,0 +1,75 @@
+//! What an operation did, as far as undoing it needs to know.
+
+use portcullis_proto::{Digest, Entity, RelPath, Verb};
+use serde::{Deserialize, Serialize};
+
+use crate::meta::Meta;
+
+/// What stood at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// What it was.
+    pub entity: Entity,
+    /// Its device.
+    pub dev: u64,
+    /// Its inode.
+    pub ino: u64,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its size.
+    pub size: u64,
+    /// SHA-256 of its content, for a file that was looked at whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Digest>,
+}
+
+impl State {
+    pub(crate) fn of(meta: &Meta, hash: Option<Digest>) -> Self {
+        Self {
+            entity: meta.entity,
+            dev: meta.dev,
+            ino: meta.ino,
+            mode: meta.mode,
+            size: meta.size,
+            hash,
+        }
+    }
+}
+
+/// One operation that can be undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Its name: the request's.
+    pub id: String,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// In which root.
+    pub root: String,
+    /// Which very directory that was.
+    pub root_identity: (u64, u64),
+    /// What was done.
+    pub verb: Verb,
+    /// To what.
+    pub path: RelPath,
+    /// Where it went, for a move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<RelPath>,
+    /// Who did it.
+    pub subject: String,
+    /// In which run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// What was displaced: what stood at the path (at `to`, for a move).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<State>,
+    /// What stood there afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<State>,
+    /// Directories that were made on the way, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<RelPath>,
+    /// Whether a crash interrupted it and recovery wrote this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recovered: bool,
+}

@@ -1,0 +1,18 @@
+//! What changes displaced, kept so that they can be undone.
+//!
+//! An operation leaves at most two files in its root's store: `<id>.pre`, the
+//! very inode or tree that was displaced (or a copy, where it could not be
+//! moved), and `<id>.json`, which says what was done. The store is closed to
+//! everybody else, bounded, and pruned from its oldest end; nothing in it is
+//! ever reached through a root.
+
+mod entry;
+mod place;
+mod prune;
+mod store;
+mod tree;
+
+pub use entry::{Entry, State};
+pub use place::Where;
+pub(crate) use store::{Kept, Pre, UndoStore};
+pub(crate) use tree::{find_mount, remove_tree};

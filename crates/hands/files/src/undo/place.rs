@@ -1,0 +1,140 @@
+//! Where a root's displaced files are kept: on its own mount, so that keeping
+//! one is a rename and costs no copy.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use portcullis_proto::{Failure, Reason};
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::errno::failure;
+use crate::meta::Meta;
+use crate::private_dir::PrivateDir;
+use crate::root::Root;
+use crate::sys;
+
+/// Where a store is, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Where {
+    /// In the data directory, which is on the root's mount.
+    DataDirectory,
+    /// At the top of the root's mount, as a desktop keeps its trash.
+    MountTop,
+    /// In the root, under a name no agent reaches.
+    InRoot,
+    /// In the data directory, on another mount: by copy.
+    Copy,
+}
+
+impl Where {
+    /// As `doctor`, `undo list` and receipts spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DataDirectory => "data_directory",
+            Self::MountTop => "mount_top",
+            Self::InRoot => "in_root",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Opens the store of `root`, making it where it is missing. It is the store of
+/// that very directory, whatever name a root of it has.
+pub(super) fn open(data: &PrivateDir, root: &Root) -> Result<(OwnedFd, Where), Failure> {
+    let (dev, ino) = root.identity();
+    let name = format!("{dev:x}-{ino:x}");
+    let in_data = || -> Result<OwnedFd, Failure> {
+        let dir = data.sub("undo")?.sub(&name)?;
+        dir.fd()
+            .try_clone_to_owned()
+            .map_err(|e| crate::errno::from_io(&e))
+    };
+    let mount = |dir: &OwnedFd| sys::handle_meta(dir.as_fd()).map(|seen| sys::mount_of(&seen));
+    let wanted = sys::handle_meta(root.top())
+        .map(|seen| sys::mount_of(&seen))
+        .map_err(failure)?;
+    let at_home = in_data()?;
+    if mount(&at_home).is_ok_and(|mount| mount == wanted) {
+        return Ok((at_home, Where::DataDirectory));
+    }
+    if let Ok(dir) = mount_top(root, wanted)
+        .and_then(|top| {
+            private(
+                &top,
+                &format!(".portcullis-{}", rustix::process::geteuid().as_raw()),
+            )
+        })
+        .and_then(|own| private(&own, &name))
+    {
+        return Ok((dir, Where::MountTop));
+    }
+    if let Ok(dir) = in_root(root) {
+        return Ok((dir, Where::InRoot));
+    }
+    Ok((at_home, Where::Copy))
+}
+
+/// The top directory of the mount the root is on.
+fn mount_top(root: &Root, mount: u64) -> Result<OwnedFd, Failure> {
+    /// No path is deeper.
+    const MOST: usize = 4096;
+    let mut at = openat(root.top(), ".", DIRECTORY, Mode::empty()).map_err(failure)?;
+    let mut here = identity(&at)?;
+    for _ in 0..MOST {
+        let above = openat(&at, "..", DIRECTORY, Mode::empty()).map_err(failure)?;
+        let seen = sys::handle_meta(above.as_fd()).map_err(failure)?;
+        let next = identity(&above)?;
+        if sys::mount_of(&seen) != mount || next == here {
+            // The root is itself the top: nothing above it is on its mount.
+            return if here == root.identity() {
+                Err(Reason::MountBoundary.into())
+            } else {
+                Ok(at)
+            };
+        }
+        (at, here) = (above, next);
+    }
+    Err(Reason::MountBoundary.into())
+}
+
+/// `.portcullis/undo` in the root, which keeps itself out of git.
+fn in_root(root: &Root) -> Result<OwnedFd, Failure> {
+    let top = openat(root.top(), ".", DIRECTORY, Mode::empty()).map_err(failure)?;
+    let own = private(&top, ".portcullis")?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(&own, ".gitignore", flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => {
+            let _told_to_git = rustix::io::write(&file, b"*\n");
+        }
+        Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failure(errno)),
+    }
+    private(&own, "undo")
+}
+
+fn identity(dir: &OwnedFd) -> Result<(u64, u64), Failure> {
+    let meta = Meta::of_stat(&rustix::fs::fstat(dir).map_err(failure)?);
+    Ok((meta.dev, meta.ino))
+}
+
+/// The directory `name` in `dir`, ours and closed to others; made if missing.
+fn private(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
+    match mkdirat(dir, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failure(errno)),
+    }
+    let own = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failure)?;
+    let meta = Meta::of_stat(&rustix::fs::fstat(&own).map_err(failure)?);
+    if meta.uid != rustix::process::geteuid().as_raw() || meta.mode & 0o077 != 0 {
+        // Somebody else made it first, or opened it: not a place for old content.
+        return Err(Reason::NotOwned.into());
+    }
+    Ok(own)
+}

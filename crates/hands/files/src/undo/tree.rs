@@ -1,0 +1,221 @@
+//! Copying and removing what stands under a name, through handles, and never
+//! onto another mount.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use portcullis_proto::{Entity, Failure, Reason};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, mkdirat, openat, readlinkat, symlinkat, unlinkat};
+use rustix::io::{Errno, pread, retry_on_intr, write};
+
+use crate::errno::failure;
+use crate::meta::Meta;
+use crate::sys;
+
+/// No tree is deeper than any path may be.
+const MAX_DEPTH: usize = 512;
+/// More than this is not copied, only moved.
+const MAX_ENTRIES: u64 = 100_000;
+/// More bytes than this are not copied, only moved.
+const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+
+struct Budget {
+    entries: u64,
+    bytes: u64,
+}
+
+impl Budget {
+    fn spend(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.entries = self.entries.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.entries > MAX_ENTRIES || self.bytes > MAX_BYTES {
+            return Err(Failure::new(
+                Reason::TooLarge,
+                "It is too large to be copied for undo, so it was left as it is.",
+            )
+            .hint("Remove or move it in smaller parts."));
+        }
+        Ok(())
+    }
+}
+
+/// Copies the entry `name` of `from` as `to` in `into`, where nothing is.
+pub(crate) fn copy_tree(
+    from: BorrowedFd<'_>,
+    name: &str,
+    into: BorrowedFd<'_>,
+    to: &str,
+) -> Result<(), Failure> {
+    let mut budget = Budget {
+        entries: 0,
+        bytes: 0,
+    };
+    let copied = copy_entry(from, name.as_bytes(), into, to.as_bytes(), &mut budget, 0);
+    if copied.is_err() {
+        let _half = remove_tree(into, to);
+    }
+    copied
+}
+
+fn copy_entry(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    into: BorrowedFd<'_>,
+    to: &[u8],
+    budget: &mut Budget,
+    depth: usize,
+) -> Result<(), Failure> {
+    let meta = Meta::of_statx(&sys::child_meta(from, name).map_err(failure)?);
+    budget.spend(meta.size)?;
+    match meta.entity {
+        Entity::File => {
+            let file = sys::open_child(from, name, OFlags::RDONLY).map_err(failure)?;
+            copy_file_as(file.as_fd(), into, to)
+        }
+        Entity::Directory if depth < MAX_DEPTH => {
+            let dir = open_directory(from, name)?;
+            mkdirat(into, to, Mode::RWXU).map_err(failure)?;
+            let copy = open_directory(into, to)?;
+            for child in names(&dir)? {
+                copy_entry(dir.as_fd(), &child, copy.as_fd(), &child, budget, depth + 1)?;
+            }
+            let mut lost = Vec::new();
+            crate::writing::carry_over(&dir, &meta, &copy, &mut lost)
+        }
+        Entity::Symlink => {
+            let target = readlinkat(from, name, Vec::new()).map_err(failure)?;
+            symlinkat(target, into, to).map_err(failure)
+        }
+        Entity::Directory | Entity::Mount | Entity::Special => Err(Reason::SpecialFile.into()),
+    }
+}
+
+/// Copies the file behind `file` as `name` in `into`, metadata and all.
+pub(super) fn copy_file(
+    file: BorrowedFd<'_>,
+    into: BorrowedFd<'_>,
+    name: &str,
+) -> Result<(), Failure> {
+    let copied = copy_file_as(file, into, name.as_bytes());
+    if copied.is_err() {
+        let _half = unlinkat(into, name, AtFlags::empty());
+    }
+    copied
+}
+
+fn copy_file_as(file: BorrowedFd<'_>, into: BorrowedFd<'_>, to: &[u8]) -> Result<(), Failure> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let copy = openat(into, to, flags, Mode::RUSR | Mode::WUSR).map_err(failure)?;
+    // A clone shares the blocks until one of the two changes.
+    if rustix::fs::ioctl_ficlone(&copy, file).is_err() {
+        let mut buffer = vec![0; 256 * 1024];
+        let mut at = 0;
+        loop {
+            let got = retry_on_intr(|| pread(file, &mut buffer[..], at)).map_err(failure)?;
+            let Some(mut rest) = buffer.get(..got).filter(|read| !read.is_empty()) else {
+                break;
+            };
+            while !rest.is_empty() {
+                let put = retry_on_intr(|| write(&copy, rest)).map_err(failure)?;
+                rest = rest.get(put.max(1)..).unwrap_or_default();
+            }
+            at += got as u64;
+        }
+    }
+    let from = file
+        .try_clone_to_owned()
+        .map_err(|e| crate::errno::from_io(&e))?;
+    let meta = Meta::of_stat(&rustix::fs::fstat(&from).map_err(failure)?);
+    crate::writing::carry_over(&from, &meta, &copy, &mut Vec::new())
+}
+
+/// Removes the entry `name` of `parent` and all below it. A mount on the way
+/// stops it: what is behind one is not this tree's.
+pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> Result<(), Failure> {
+    remove_entry(parent, name.as_bytes(), 0)
+}
+
+fn remove_entry(parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(), Failure> {
+    match unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(errno) => return Err(failure(errno)),
+    }
+    if depth >= MAX_DEPTH {
+        return Err(Reason::NameTooLong.into());
+    }
+    let dir = open_directory(parent, name)?;
+    for child in names(&dir)? {
+        remove_entry(dir.as_fd(), &child, depth + 1)?;
+    }
+    drop(dir);
+    unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(failure)
+}
+
+/// Whether something is mounted on the entry `name` of `parent` or below it,
+/// and how many entries there are.
+pub(crate) fn find_mount(parent: BorrowedFd<'_>, name: &str) -> Result<u64, Failure> {
+    let top = sys::child_meta(parent, name).map_err(failure)?;
+    let above = sys::handle_meta(parent).map_err(failure)?;
+    if sys::mount_of(&top) != sys::mount_of(&above) {
+        return Err(crate::errno::hinted(Reason::MountBoundary));
+    }
+    if Meta::of_statx(&top).entity != Entity::Directory {
+        return Ok(1);
+    }
+    let mut entries = 1;
+    count(
+        parent,
+        name.as_bytes(),
+        sys::mount_of(&top),
+        &mut entries,
+        0,
+    )?;
+    Ok(entries)
+}
+
+fn count(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    mount: u64,
+    entries: &mut u64,
+    depth: usize,
+) -> Result<(), Failure> {
+    if depth >= MAX_DEPTH {
+        return Err(Reason::NameTooLong.into());
+    }
+    let dir = open_directory(parent, name)?;
+    for child in names(&dir)? {
+        let seen = match sys::child_meta(dir.as_fd(), child.as_slice()) {
+            Ok(seen) => seen,
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(failure(errno)),
+        };
+        if sys::mount_of(&seen) != mount {
+            return Err(crate::errno::hinted(Reason::MountBoundary));
+        }
+        *entries += 1;
+        if Meta::of_statx(&seen).entity == Entity::Directory {
+            count(dir.as_fd(), &child, mount, entries, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn open_directory(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Failure> {
+    sys::open_child(parent, name, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failure)
+}
+
+/// The names in a directory, as bytes: some are no text.
+fn names(dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut buffer = sys::list_buffer();
+    let mut names = Vec::new();
+    let mut entries = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(failure)?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,56 @@
+//! Directories on the way to something new.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use portcullis_proto::{Failure, RelPath};
+use rustix::fs::{AtFlags, Mode, unlinkat};
+use rustix::io::retry_on_intr;
+
+use super::place::Place;
+
+/// Directories made on the way to something: gone again if it does not come.
+#[derive(Debug)]
+pub(crate) struct Parents {
+    pub(crate) place: Place,
+    pub(crate) made: Vec<RelPath>,
+    handles: Vec<(Arc<OwnedFd>, String)>,
+}
+
+impl Parents {
+    pub(crate) fn make(mut place: Place, mode: u32) -> Result<Self, Failure> {
+        let mut made = Vec::new();
+        let mut handles = Vec::new();
+        let mode = Mode::from_raw_mode(mode);
+        for name in std::mem::take(&mut place.missing) {
+            let above = Arc::clone(&place.parent);
+            if place.step_into(&name, mode)? {
+                made.push(place.parent_path.clone());
+                handles.push((above, name));
+            }
+        }
+        Ok(Self {
+            place,
+            made,
+            handles,
+        })
+    }
+
+    /// They stay, and so must their names when the power goes.
+    pub(crate) fn stay(&mut self, durable: bool) {
+        for (above, _) in std::mem::take(&mut self.handles) {
+            if durable {
+                let _synced = retry_on_intr(|| rustix::fs::fsync(&above));
+            }
+        }
+    }
+}
+
+impl Drop for Parents {
+    fn drop(&mut self) {
+        for (above, name) in self.handles.iter().rev() {
+            // Only while it is empty: what somebody put there since stays.
+            let _left = unlinkat(above, name, AtFlags::REMOVEDIR);
+        }
+    }
+}

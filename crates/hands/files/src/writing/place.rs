@@ -1,0 +1,231 @@
+//! Where a change happens: a pinned directory, a name in it, and what stands
+//! there now.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use portcullis_gate::RootEntry;
+use portcullis_policy::{Containment, Symlinks, Terms};
+use portcullis_proto::{Access, Entity, Failure, Reason, RelPath, Resource};
+use rustix::fs::{Mode, OFlags, mkdirat};
+use rustix::io::Errno;
+
+use super::names::admit_new_name;
+use crate::errno::{failure, hinted};
+use crate::meta::Meta;
+use crate::root::Root;
+use crate::sys;
+
+/// What may stand at a place for a change to make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// A file, or nothing: it is written. Its parents are made where missing.
+    FileOrNothing,
+    /// A file: part of it is changed, or it is copied.
+    File,
+    /// A directory, or nothing: it is made.
+    DirectoryOrNothing,
+    /// A file or a directory: who may do what with it is changed.
+    Existing,
+    /// Anything, not followed: it is moved or removed.
+    Anything,
+    /// Anything or nothing: what was there comes back, whatever its name.
+    Back,
+}
+
+/// What stands there.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) handle: OwnedFd,
+    pub(crate) meta: Meta,
+}
+
+/// An entry about to be changed.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) entry: Arc<RootEntry>,
+    pub(crate) root: Arc<Root>,
+    pub(crate) path: RelPath,
+    pub(crate) leaf: String,
+    /// The directory it stands in, or the nearest one above that exists.
+    pub(crate) parent: Arc<OwnedFd>,
+    pub(crate) parent_path: RelPath,
+    pub(crate) parent_meta: Meta,
+    /// Directories to make below `parent` before the leaf can be there.
+    pub(crate) missing: Vec<String>,
+    pub(crate) base: Option<Base>,
+    pub(crate) containment: Containment,
+}
+
+impl Place {
+    pub(crate) fn resolve(
+        entry: &Arc<RootEntry>,
+        root: &Arc<Root>,
+        path: &RelPath,
+        terms: &Terms,
+        want: Want,
+    ) -> Result<Self, Failure> {
+        let (Some(leaf), Some(mut above)) = (path.name(), path.parent()) else {
+            return Err(Failure::new(
+                Reason::ProtectedState,
+                "The root itself cannot be changed, moved or removed.",
+            )
+            .hint("Name something inside it."));
+        };
+        let makes = matches!(
+            want,
+            Want::FileOrNothing | Want::DirectoryOrNothing | Want::Back
+        );
+        let mut missing = Vec::new();
+        let parent = loop {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            match root.open(&above, flags, terms.symlinks()) {
+                Ok(opened) => break opened,
+                Err(failure) if makes && failure.reason() == Reason::NotFound => {
+                    let (Some(name), Some(next)) = (above.name(), above.parent()) else {
+                        return Err(failure);
+                    };
+                    if want != Want::Back {
+                        admit_new_name(name)?;
+                    }
+                    missing.push(name.to_owned());
+                    above = next;
+                }
+                Err(failure) => return Err(failure),
+            }
+        };
+        missing.reverse();
+        let mut place = Self {
+            entry: Arc::clone(entry),
+            root: Arc::clone(root),
+            path: path.clone(),
+            leaf: leaf.to_owned(),
+            parent: Arc::new(parent.handle),
+            parent_path: parent.path,
+            parent_meta: parent.meta,
+            missing,
+            base: None,
+            containment: root.containment(),
+        };
+        let mut resolved = place.parent_path.clone();
+        for name in place.missing.iter().map(String::as_str).chain([leaf]) {
+            resolved = resolved.join(name)?;
+        }
+        place.path = resolved;
+        if place.missing.is_empty() {
+            place.base = place.look(want)?;
+        }
+        match (&place.base, want) {
+            (None, Want::File | Want::Existing | Want::Anything) => {
+                return Err(hinted(Reason::NotFound));
+            }
+            (None, Want::FileOrNothing | Want::DirectoryOrNothing) => admit_new_name(leaf)?,
+            (None, Want::Back) | (Some(_), _) => {}
+        }
+        Ok(place)
+    }
+
+    /// What stands at the leaf, pinned.
+    fn look(&self, want: Want) -> Result<Option<Base>, Failure> {
+        // First without opening it: a device acts on being opened.
+        let seen = match sys::child_meta(self.parent.as_fd(), self.leaf.as_str()) {
+            Ok(seen) => Meta::of_statx(&seen),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failure(errno)),
+        };
+        let flags = match (want, seen.entity) {
+            (Want::FileOrNothing | Want::File | Want::Existing | Want::Back, Entity::File) => {
+                OFlags::RDONLY
+            }
+            (Want::Anything | Want::Back, _) | (Want::DirectoryOrNothing, Entity::Directory) => {
+                OFlags::PATH
+            }
+            (Want::Existing, Entity::Directory) => OFlags::RDONLY | OFlags::DIRECTORY,
+            (Want::DirectoryOrNothing, _) => return Err(Reason::AlreadyExists.into()),
+            (_, Entity::Directory) => return Err(hinted(Reason::IsDirectory)),
+            (_, Entity::Symlink) => return Err(hinted(Reason::Symlink)),
+            (_, Entity::Mount) => return Err(hinted(Reason::MountBoundary)),
+            (_, Entity::Special) => return Err(hinted(Reason::SpecialFile)),
+        };
+        let handle =
+            self.root
+                .open_child(self.parent.as_fd(), &self.parent_path, &self.leaf, flags)?;
+        let meta = Meta::of_stat(&rustix::fs::fstat(&handle).map_err(failure)?);
+        if meta.entity == Entity::File && want != Want::Anything {
+            let still = || sys::is_named(handle.as_fd(), &self.path);
+            meta.admit_file(self.entry.policy(), still)?;
+        }
+        Ok(Some(Base { handle, meta }))
+    }
+
+    /// How a deed's facts tell of it.
+    pub(crate) fn resource(&self, access: Access) -> Resource {
+        Resource {
+            root: self.entry.id().clone(),
+            kind: self.entry.kind(),
+            path: self.path.clone(),
+            access,
+            identity: self.base.as_ref().map(|base| base.meta.identity()),
+        }
+    }
+
+    /// Whether the leaf still means what it meant when it was judged.
+    pub(crate) fn is_still(&self) -> Result<(), Failure> {
+        let now = match sys::child_meta(self.parent.as_fd(), self.leaf.as_str()) {
+            Ok(seen) => Some(Meta::of_statx(&seen)),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(failure(errno)),
+        };
+        let thing = |meta: &Meta| (meta.dev, meta.ino, meta.entity);
+        match (&self.base, now) {
+            (Some(base), Some(now)) if thing(&base.meta) == thing(&now) => Ok(()),
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(moved_on(Reason::AlreadyExists)),
+            (Some(_), _) => Err(moved_on(Reason::VersionMismatch)),
+        }
+    }
+
+    /// Whether the directory still stands where it was judged to stand.
+    pub(crate) fn parent_is_still(&self) -> Result<(), Failure> {
+        if self.root.is_still(&self.parent_path, &self.parent_meta) {
+            return Ok(());
+        }
+        Err(moved_on(Reason::VersionMismatch))
+    }
+
+    /// Makes the directory `name` below the parent where it is missing, and
+    /// steps down into it. Says whether it was made.
+    pub(crate) fn step_into(&mut self, name: &str, mode: Mode) -> Result<bool, Failure> {
+        let made = match mkdirat(&self.parent, name, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(failure(errno)),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let next = self
+            .root
+            .open_child(self.parent.as_fd(), &self.parent_path, name, flags)?;
+        self.parent_path = self.parent_path.join(name)?;
+        self.parent_meta = Meta::of_stat(&rustix::fs::fstat(&next).map_err(failure)?);
+        self.parent = Arc::new(next);
+        Ok(made)
+    }
+
+    /// What stands at the path now, resolved anew from the root.
+    pub(crate) fn landed(&self, dev: u64, ino: u64) -> Result<Meta, Failure> {
+        let now = self.root.open(&self.path, OFlags::PATH, Symlinks::Reject)?;
+        if (now.meta.dev, now.meta.ino) == (dev, ino) {
+            return Ok(now.meta);
+        }
+        Err(moved_on(Reason::VersionMismatch))
+    }
+}
+
+/// The refusal when something moved between the judgement and the act.
+pub(crate) fn moved_on(reason: Reason) -> Failure {
+    Failure::new(
+        reason,
+        "It changed at the very moment it was to be changed, so it was left as it is.",
+    )
+    .hint("Read it again, then try again.")
+}

@@ -1,0 +1,72 @@
+//! What a change came to, as its caller is told.
+
+use portcullis_policy::Containment;
+use portcullis_proto::{Digest, RelPath};
+use serde::{Deserialize, Serialize};
+
+/// How surely nobody else's save was overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cas {
+    /// What was displaced was looked at, and it was what was expected.
+    Exact,
+    /// This file system cannot swap: only writers that lock are kept apart.
+    Cooperative,
+}
+
+/// Something about a change that its caller should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// The file had another name, which still has the old content.
+    LinkBroken,
+    /// The file could not be swapped and was written in place.
+    InPlace,
+    /// A program had the file open for writing: what it writes later goes to
+    /// the content that was displaced.
+    OpenWriter,
+    /// The owner or group could not be kept.
+    OwnerNotPreserved,
+    /// Some extended attributes or access lists could not be kept.
+    XattrsNotPreserved,
+    /// The set-user or set-group bit was dropped.
+    SetidDropped,
+    /// What was there is not kept for undo.
+    NotKept,
+    /// What was there was copied for undo, since it could not be moved there.
+    CopiedForUndo,
+    /// It was copied to another file system and then removed here.
+    CrossedMounts,
+    /// It was not synced to the disk.
+    NotSynced,
+}
+
+/// The version of a file: what a read returns and a write can expect.
+pub type Version = String;
+
+/// What a change came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Where it really stands now.
+    pub path: RelPath,
+    /// The device.
+    pub dev: u64,
+    /// The inode.
+    pub ino: u64,
+    /// The version to expect next.
+    pub version: Version,
+    /// How large it is now.
+    pub bytes: u64,
+    /// SHA-256 of its content, where it is a file and was written.
+    pub hash: Option<Digest>,
+    /// Whether it was created.
+    pub created: bool,
+    /// How firmly the path was held inside the root.
+    pub containment: Containment,
+    /// How surely nobody else's save was overwritten.
+    pub cas: Cas,
+    /// What else to know.
+    pub labels: Vec<Label>,
+    /// What to name to have it undone.
+    pub undo: Option<String>,
+}

@@ -1,0 +1,22 @@
+//! The writing half of the file hand, from outside: through `ScopedFs` alone.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::disallowed_macros,
+    clippy::format_collect,
+    reason = "tests plant what Portcullis is tried on"
+)]
+
+mod crash;
+mod crowd;
+mod hard;
+mod race;
+mod store;
+mod support;
+mod undo;
+mod verbs;
+mod versions;

@@ -1,0 +1,45 @@
+//! `append_file`: text added to the end of a file.
+
+use portcullis_files::{Authority, WriteOptions};
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::arguments::{parse, scope};
+use crate::changed::{Reply, fits};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file, from the root. It is made where there is none.
+    file_path: String,
+    /// The text to add, at most 5 MiB. No line break is put before it.
+    content: String,
+    /// Which root; the workspace where none is named.
+    root: Option<String>,
+}
+
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
+    let arguments: Arguments = parse(authority, caller, Verb::Append, arguments)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        Verb::Append,
+        arguments.root.as_deref(),
+        &arguments.file_path,
+    )?;
+    let sent = arguments.content.len();
+    fits(authority, caller, Verb::Append, &path, sent)?;
+    let changed = scope
+        .append(&path, arguments.content, &WriteOptions::default())
+        .await?;
+    let reply = Reply::of_change(changed);
+    let text = reply.text("appended to");
+    Ok((reply, text))
+}

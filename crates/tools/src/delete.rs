@@ -1,0 +1,64 @@
+//! `delete`: a file, or a directory and all below it.
+
+use std::fmt::Write as _;
+
+use portcullis_files::Authority;
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, RelPath, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::arguments::{parse, scope};
+use crate::changed::{afterwards, labels};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file or directory, from the root. A directory goes with all that is below it.
+    path: String,
+    /// Which root; the workspace where none is named.
+    root: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reply {
+    /// Path from the root of what is gone.
+    path: String,
+    /// How many entries are gone, the one named included.
+    entries: u64,
+    /// What else to know, such as not_kept.
+    labels: Vec<String>,
+    /// What a person names to have it back: portcullis undo apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo: Option<String>,
+}
+
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
+    let arguments: Arguments = parse(authority, caller, Verb::Remove, arguments)?;
+    let (scope, path) = scope(
+        authority,
+        caller,
+        Verb::Remove,
+        arguments.root.as_deref(),
+        &arguments.path,
+    )?;
+    let removed = scope.remove(&path).await?;
+    let reply = Reply {
+        path: RelPath::parse(&path)?.shown().to_owned(),
+        entries: removed.entries,
+        labels: labels(&removed.labels),
+        undo: removed.undo,
+    };
+    let mut text = format!("deleted {}", reply.path);
+    if reply.entries > 1 {
+        let _ = write!(text, " and {} below it", reply.entries - 1);
+    }
+    text.push_str(&afterwards(&reply.labels, reply.undo.as_deref()));
+    Ok((reply, text))
+}

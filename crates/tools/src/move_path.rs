@@ -1,0 +1,24 @@
+//! `move`: another name for a file or directory.
+
+use portcullis_files::Authority;
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, RelPath, Verb};
+use serde_json::Value;
+
+use crate::changed::Reply;
+use crate::relocate::way;
+
+pub(crate) async fn call(
+    authority: &Authority,
+    caller: &Caller,
+    arguments: Value,
+) -> Result<(Reply, String), Failure> {
+    let way = way(authority, caller, Verb::Move, arguments)?;
+    let receipt = way
+        .from
+        .move_to(&way.source, &way.to, &way.destination, way.overwrite)
+        .await?;
+    let reply = Reply::of(receipt).from(RelPath::parse(&way.source)?.shown());
+    let text = reply.text("moved");
+    Ok((reply, text))
+}
