@@ -144,7 +144,11 @@ impl World {
         while gate.under_way() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if let Some(ledger) = &self.ledger {
+        // What is still under way has no closing line: the chain is left as a
+        // crash would leave it, and the next start puts right what it finds.
+        if let Some(ledger) = &self.ledger
+            && gate.under_way() == 0
+        {
             ledger.close();
         }
     }

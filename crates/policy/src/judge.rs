@@ -104,7 +104,7 @@ pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
     if facts.shrinks && asked.is_none() {
         asked = Some(Asking {
             class: None,
-            source: Source::Builtin("shrink-guard"),
+            source: Source::Builtin("loss-guard"),
             remembered: Remembered::Never,
         });
     }
@@ -140,6 +140,9 @@ pub(crate) fn rule_on(
     trace: &mut impl Trace,
 ) -> Ruling {
     let entity = resource.identity.map(|identity| identity.entity);
+    // What a copy reads is judged as any read of it.
+    let is_read = resource.access == Access::Read && verb.mutates();
+    let verb = if is_read { Verb::Read } else { verb };
     rule_on_path(
         verb,
         &resource.path,

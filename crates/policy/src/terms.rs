@@ -1,7 +1,7 @@
 //! What a yes carries: the limits of the act, and for bulk deeds the filter
 //! that decides path by path.
 
-use portcullis_proto::{Entity, RelPath, Verb};
+use portcullis_proto::{Access, Entity, RelPath, Verb};
 
 use crate::explain::Silent;
 use crate::judge::{Ruling, Standing, View, rule_on_path};
@@ -82,6 +82,26 @@ impl Terms {
         self.containment
     }
 
+    /// Whether the file at `path` may be read by a deed of its own, unasked.
+    pub fn reads_unasked(&self, path: &RelPath) -> bool {
+        let ruling = self.ruling(Verb::Read, Access::Read, path, Entity::File);
+        matches!(ruling, Ruling::Allow(_))
+    }
+
+    /// Whether a deed that names a directory above `path` may do this to what
+    /// stands there: as for a bulk deed, a protected class is asked about.
+    pub fn admits_change(&self, verb: Verb, access: Access, path: &RelPath) -> Admit {
+        admit(&self.ruling(verb, access, path, Entity::File))
+    }
+
+    fn ruling(&self, verb: Verb, access: Access, path: &RelPath, entity: Entity) -> Ruling {
+        let standing = Standing {
+            view: &self.view,
+            granted: true,
+        };
+        rule_on_path(verb, path, access, Some(entity), &standing, &mut Silent)
+    }
+
     /// Whether a bulk deed may touch what stands at `path`: the ruling a single
     /// read (of a file) or list (of a directory) would get there.
     pub fn admits(&self, path: &RelPath, entity: Entity) -> Admit {
@@ -89,26 +109,19 @@ impl Terms {
             Entity::Directory => Verb::List,
             Entity::File | Entity::Symlink | Entity::Mount | Entity::Special => Verb::Read,
         };
-        let standing = Standing {
-            view: &self.view,
-            granted: true,
-        };
-        match rule_on_path(
-            verb,
-            path,
-            verb.access(),
-            Some(entity),
-            &standing,
-            &mut Silent,
-        ) {
-            Ruling::Allow(_) => Admit::Yes,
-            Ruling::Deny(_) => Admit::Denied,
-            Ruling::Ask(asking) => match asking.class {
-                // The listing itself was approved, which answers for what the
-                // mode asks about; a protected class is asked about by name.
-                None => Admit::Yes,
-                Some(Class::Secret | Class::AutoExec) => Admit::WouldAsk,
-            },
-        }
+        admit(&self.ruling(verb, verb.access(), path, entity))
+    }
+}
+
+fn admit(ruling: &Ruling) -> Admit {
+    match ruling {
+        Ruling::Allow(_) => Admit::Yes,
+        Ruling::Deny(_) => Admit::Denied,
+        Ruling::Ask(asking) => match asking.class {
+            // The deed itself was approved, which answers for what the mode
+            // asks about; a protected class is asked about by name.
+            None => Admit::Yes,
+            Some(Class::Secret | Class::AutoExec) => Admit::WouldAsk,
+        },
     }
 }

@@ -223,8 +223,9 @@ pub struct Facts {
     pub resources: Vec<Resource>,
     /// Digest of the bytes a person would be shown, for deeds that have some.
     pub shown: Option<Digest>,
-    /// Whether it takes most of a large file away, which is asked about even
-    /// where writing is allowed.
+    /// Whether it takes more away than its name tells (most of a large file, or
+    /// what is protected below a directory), which is asked about even where
+    /// writing is allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shrinks: bool,
 }

@@ -148,13 +148,11 @@ pub(crate) fn labels(labels: &[Label]) -> Vec<String> {
     let word = |label: &Label| match label {
         Label::LinkBroken => "link_broken",
         Label::InPlace => "in_place",
-        Label::OpenWriter => "open_writer",
         Label::OwnerNotPreserved => "owner_not_preserved",
         Label::XattrsNotPreserved => "xattrs_not_preserved",
         Label::SetidDropped => "setid_dropped",
         Label::NotKept => "not_kept",
         Label::CopiedForUndo => "copied_for_undo",
-        Label::CrossedMounts => "crossed_mounts",
         Label::NotSynced => "not_synced",
     };
     labels.iter().map(|label| word(label).to_owned()).collect()

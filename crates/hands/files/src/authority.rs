@@ -40,22 +40,26 @@ impl Declared {
         &self.root
     }
 
-    /// What values are hashed with where they are hidden: the same in every
-    /// process that shares our state, so that equal values can be told, and
-    /// unknown to whoever would try values out.
-    pub(crate) fn redaction_key(&self) -> Result<&[u8; 32], Failure> {
-        if let Some(key) = self.redaction_key.get() {
-            return Ok(key);
-        }
-        let mut key = [0; 32];
-        match &self.data {
-            Some(data) => {
+    /// What values of the file at `path` are hashed with where they are hidden:
+    /// equal values of one file can be told, those of two files cannot, and
+    /// nobody who can write elsewhere can try values out.
+    pub(crate) fn redaction_key(&self, path: &RelPath) -> Result<[u8; 32], Failure> {
+        let secret = match (self.redaction_key.get(), &self.data) {
+            (Some(key), _) => *key,
+            (None, Some(data)) => {
                 let secret = crate::shared_secret(data, "redaction.key")?;
-                key = secret.try_into().map_err(|_| Reason::Bug)?;
+                secret.try_into().map_err(|_| Reason::Bug)?
             }
-            None => getrandom::fill(&mut key).map_err(|e| Failure::from(Reason::Io).detail(e))?,
-        }
-        Ok(self.redaction_key.get_or_init(|| key))
+            (None, None) => {
+                let mut key = [0; 32];
+                getrandom::fill(&mut key).map_err(|e| Failure::from(Reason::Io).detail(e))?;
+                key
+            }
+        };
+        let secret = self.redaction_key.get_or_init(|| secret);
+        let (dev, ino) = self.root.identity();
+        let told = format!("{dev:x}-{ino:x}/{}", path.as_str());
+        Ok(crate::writing::digest(&[&secret[..], told.as_bytes()].concat()).0)
     }
 
     /// Where its displaced files are kept, if they are; opened at the first

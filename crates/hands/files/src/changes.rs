@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_gate::{Permit, Settled};
-use portcullis_policy::{Admit, Terms};
+use portcullis_policy::Terms;
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::deeds::{Changing, change};
+use crate::guards::{Expected, check, check_overwritten, mismatch, shrinks_by, takes_protected};
 use crate::options::{Changed, Expect, WriteMode, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::text::{
     self, Bom, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding, WriteText,
 };
 use crate::writing::{
-    Before, Content, Parents, Place, Published, Receipt, Removed, Rules, Version, Want, digest,
+    Before, Content, Parents, Place, Published, Receipt, Removed, Rules, Want, digest, digest_file,
     make_directory, publish, relocate, remove, set_mode,
 };
 
@@ -55,16 +56,8 @@ struct Learnt {
     shrinks: AtomicBool,
     /// Another writer was faster.
     outrun: AtomicBool,
-}
-
-/// What must be there for a change to be made.
-#[derive(Clone, Debug)]
-enum Expected {
-    Anything,
-    Version(Version),
-    Hash(Digest),
-    /// Something this caller has read, and it has read nothing there.
-    Read,
+    /// It does not fit what is there, and would not the next time.
+    settled: AtomicBool,
 }
 
 impl ScopedFs {
@@ -215,14 +208,21 @@ impl ScopedFs {
         let permit = self
             .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
                 let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
-                deed.to = Some(to.destination(destination, terms)?);
+                let there = to.destination(destination, terms)?;
+                deed.shrinks = takes_protected(&deed.place, Some(&there), terms)?
+                    || shrinks_by(&there, &deed.place);
+                deed.to = Some(there);
                 Ok(deed)
             })
             .await?;
         let (undo, modes) = (self.undo(), to.modes());
+        let place = permit.deed().to.as_ref().map(|to| to.path.clone());
+        let defaults = WriteOptions::default();
+        let expected = place.map_or(Expected::Anything, |path| to.expected(&path, &defaults));
         let receipt = elsewhere(move || {
             change(permit, |deed, _, live| {
                 let to = deed.to.ok_or(Reason::Bug)?;
+                check_overwritten(&to, &expected)?;
                 if to.base.is_some() && !overwrite {
                     return Err(Failure::from(Reason::AlreadyExists)
                         .hint("Choose another name, or say that it may be overwritten."));
@@ -236,6 +236,7 @@ impl ScopedFs {
                     live,
                     undo?.as_deref(),
                     made,
+                    deed.shrinks,
                 )?;
                 parents.stay(true);
                 Ok((receipt, Settled::default()))
@@ -258,7 +259,13 @@ impl ScopedFs {
         let permit = self
             .changing(Verb::Copy, path, Some((to, destination)), |path, terms| {
                 let mut deed = self.deed(Verb::Copy, path, terms, Want::File)?;
-                deed.to = Some(to.destination(destination, terms)?);
+                let size = deed.place.base.as_ref().map_or(0, |base| base.meta.size);
+                if size > terms.max_file_bytes() {
+                    return Err(Reason::TooLarge.into());
+                }
+                let there = to.destination(destination, terms)?;
+                deed.shrinks = shrinks_by(&there, &deed.place);
+                deed.to = Some(there);
                 Ok(deed)
             })
             .await?;
@@ -290,7 +297,9 @@ impl ScopedFs {
     pub async fn remove(&self, path: &str) -> Result<Removed, Failure> {
         let permit = self
             .changing(Verb::Remove, path, None, |path, terms| {
-                self.deed(Verb::Remove, path, terms, Want::Anything)
+                let mut deed = self.deed(Verb::Remove, path, terms, Want::Anything)?;
+                deed.shrinks = takes_protected(&deed.place, None, terms)?;
+                Ok(deed)
             })
             .await?;
         let undo = self.undo();
@@ -325,13 +334,28 @@ impl ScopedFs {
             })
             .await?;
         let undo = self.undo();
-        elsewhere(move || {
+        let path = permit.deed().place.path.clone();
+        let seen = self.last_seen(&path);
+        let (receipt, was_seen) = elsewhere(move || {
             change(permit, |deed, _, live| {
+                let base = deed.place.base.as_ref().ok_or(Reason::NotFound)?;
+                // A change of the bits is no change of what was seen.
+                let was_seen = match seen.filter(|_| base.meta.entity == Entity::File) {
+                    Some(version) => {
+                        let hash = digest_file(&base.handle)?;
+                        base.meta.is_version(&version, Some(&hash))
+                    }
+                    None => false,
+                };
                 let receipt = set_mode(&deed.place, mode, live, undo?.as_deref())?;
-                Ok((receipt, Settled::default()))
+                Ok(((receipt, was_seen), Settled::default()))
             })
         })
-        .await
+        .await?;
+        if was_seen {
+            self.note_seen(&path, &receipt.version);
+        }
+        Ok(receipt)
     }
 
     /// Tries a change of one file until it meets no other.
@@ -381,7 +405,7 @@ impl ScopedFs {
             })
             .await?;
         let path = permit.deed().place.path.clone();
-        let may_see = permit.terms().admits(&path, Entity::File) == Admit::Yes;
+        let may_see = permit.terms().reads_unasked(&path) && self.may_read();
         let asked_about_shrinking = permit.deed().shrinks;
         let expected = self.expected(&path, plan.options);
         let rules = self.rules(plan.verb, plan.options);
@@ -397,9 +421,12 @@ impl ScopedFs {
                     let fits = check(before, &expected);
                     let moved_on = fits.is_err();
                     if !rebases || before.is_none() {
+                        learnt.settled.store(moved_on, Ordering::Relaxed);
                         fits?;
                     }
-                    let bytes = make(before, moved_on)?;
+                    // What is refused on what is there now is refused again.
+                    let bytes = make(before, moved_on)
+                        .inspect_err(|_| learnt.settled.store(true, Ordering::Relaxed))?;
                     let size = bytes.len() as u64;
                     if size > limit {
                         return Err(Failure::new(
@@ -418,7 +445,9 @@ impl ScopedFs {
                     Ok(Content::Bytes(bytes))
                 })
                 .inspect_err(|why| {
-                    let outrun = rebases && why.reason() == Reason::VersionMismatch;
+                    let outrun = rebases
+                        && why.reason() == Reason::VersionMismatch
+                        && !learnt.settled.load(Ordering::Relaxed);
                     learnt.outrun.store(outrun, Ordering::Relaxed);
                 })?;
                 let settled = settled(&published.receipt);
@@ -505,34 +534,6 @@ impl ScopedFs {
             },
         }
     }
-}
-
-/// Whether what is there is what is expected.
-fn check(before: Option<&Before<'_>>, expected: &Expected) -> Result<(), Failure> {
-    let fits = match (expected, before) {
-        (Expected::Anything, _) | (Expected::Read, None) => true,
-        (Expected::Read, Some(_)) => {
-            return Err(Failure::new(
-                Reason::VersionMismatch,
-                "This root requires a file to be read before it is replaced.",
-            )
-            .hint("Read it, then try again."));
-        }
-        (Expected::Version(_) | Expected::Hash(_), None) => false,
-        (Expected::Version(version), Some(before)) => {
-            before.meta.is_version(version, before.hash.as_ref())
-        }
-        (Expected::Hash(hash), Some(before)) => before.hash == Some(*hash),
-    };
-    if fits { Ok(()) } else { Err(mismatch()) }
-}
-
-fn mismatch() -> Failure {
-    Failure::new(
-        Reason::VersionMismatch,
-        "Somebody changed it since it was last read, so it was left as it is.",
-    )
-    .hint("Read it again, then make the change on what is there now.")
 }
 
 fn whole<'b>(before: &Before<'b>) -> Result<&'b [u8], Failure> {

@@ -16,6 +16,7 @@ mod changes;
 mod deeds;
 mod dirs;
 mod errno;
+mod guards;
 mod hiding;
 pub mod ignores;
 mod kept;

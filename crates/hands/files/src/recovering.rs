@@ -67,7 +67,11 @@ impl Authority {
                 };
                 let declared = self.roots().find(|d| d.root().identity() == root);
                 match declared {
-                    Some(declared) => done.push(put_right(declared, operation, dry_run)?),
+                    Some(declared) => match put_right(declared, operation, dry_run) {
+                        Ok(interrupted) => done.push(interrupted),
+                        // One that cannot be looked at now keeps no other back.
+                        Err(_) => all_here = false,
+                    },
                     None => all_here = false,
                 }
             }
@@ -162,6 +166,13 @@ impl Case<'_> {
             return Ok(Leftover::PutBack);
         }
         let (dir, leaf) = (&self.dir, self.leaf);
+        if let Some(undo) = self.declared.undo()?
+            && undo.holds(&self.operation.request)
+        {
+            // A whole copy is kept: the removal had begun, and is finished.
+            crate::undo::remove_tree(dir.as_fd(), name)?;
+            return Ok(Leftover::Displaced);
+        }
         match renameat_with(dir, name, dir, leaf, RenameFlags::NOREPLACE) {
             Ok(()) => {
                 // Nothing was removed, so there is nothing to undo.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use portcullis_gate::{Attempt, Caller, Deed, Gate, Permit};
-use portcullis_policy::Terms;
-use portcullis_proto::{Failure, Reason, RelPath, Verb};
+use portcullis_policy::{Class, Terms};
+use portcullis_proto::{Access, Failure, Reason, RelPath, Verb};
 
 use crate::authority::Declared;
 use crate::deeds::{
@@ -84,13 +84,26 @@ impl ScopedFs {
         let (entry, root) = (&self.declared.entry, &self.declared.root);
         let permit = self
             .enter(Verb::ReadRedacted, path, |path, terms| {
+                // Hashes of a file an agent can write would tell what a guess
+                // hashes to.
+                if Class::of(path, Access::Read) != Some(Class::Secret) {
+                    return Err(Failure::new(
+                        Reason::BadArguments,
+                        "Only a secret file is shown with its values hidden.",
+                    )
+                    .hint("Read it as any other file."));
+                }
                 let mut reading = Reading::resolve(entry, root, path, terms)?;
                 reading.verb = Verb::ReadRedacted;
                 Ok(reading)
             })
             .await?;
         let declared = Arc::clone(&self.declared);
-        elsewhere(move || read_redacted(permit, declared.redaction_key()?)).await
+        elsewhere(move || {
+            let key = declared.redaction_key(&permit.deed().path);
+            read_redacted(permit, key)
+        })
+        .await
     }
 
     /// Reads a whole file as JSON.
@@ -188,6 +201,14 @@ impl ScopedFs {
     pub(crate) fn attempt(&self, verb: Verb, alleged: &str) -> Result<Attempt, Failure> {
         self.gate
             .attempt(&self.caller, verb, &self.declared.entry, alleged)
+    }
+
+    /// Whether a live grant lets this caller read here at all.
+    pub(crate) fn may_read(&self) -> bool {
+        let (principal, root) = (&self.caller.subject.principal, self.declared.entry.id());
+        let now = self.gate.clock().now_ms();
+        let granted = self.gate.grants().find(principal, root, Access::Read, now);
+        matches!(granted, portcullis_gate::Granted::By(_))
     }
 
     pub(crate) fn tickets(&self) -> &Tickets {

@@ -45,13 +45,18 @@ impl Seen {
         halves.0.get(&key).or_else(|| halves.1.get(&key)).cloned()
     }
 
-    /// What `caller` saw there is gone, by its own act.
+    /// What `caller` saw there and below is gone, by its own act.
     pub(crate) fn forget(&self, caller: &Caller, root: &RootId, path: &RelPath) {
-        if let Some(key) = key(caller, root, path) {
-            let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
-            halves.0.remove(&key);
-            halves.1.remove(&key);
-        }
+        let Some((session, principal, ..)) = key(caller, root, path) else {
+            return;
+        };
+        let stays = |key: &Key, _: &mut Version| {
+            let gone = key.0 == session && key.1 == principal && key.2 == *root;
+            !(gone && key.3.is_under(path))
+        };
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        halves.0.retain(stays);
+        halves.1.retain(stays);
     }
 }
 

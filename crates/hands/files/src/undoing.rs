@@ -118,7 +118,7 @@ impl Undoing<'_> {
         match (deed.to, &self.entry.before, &self.entry.after) {
             (Some(to), _, Some(after)) => self.move_back(deed.place, to, after),
             (None, Some(_), None) => self.bring_back(deed.place),
-            (None, None, Some(after)) if after.entity == Entity::Directory => {
+            (None, None, Some(_)) if self.entry.verb == Verb::Mkdir => {
                 self.unmake(&deed.place.root)?;
                 Ok(None)
             }
@@ -135,7 +135,13 @@ impl Undoing<'_> {
                 match self.store.pre(&self.entry.id)? {
                     Some(Pre::File(pre)) => self.put_content_back(deed.place, &pre, after),
                     Some(Pre::Directory | Pre::Link) => Err(Reason::Bug.into()),
-                    None => self.put_mode_back(&deed.place, before),
+                    None if self.entry.verb == Verb::Chmod => {
+                        self.put_mode_back(&deed.place, before)
+                    }
+                    None => Err(Failure::new(
+                        Reason::NotFound,
+                        "What the operation displaced is no longer kept.",
+                    )),
                 }
             }
             (_, None, None) | (Some(_), _, None) => Err(Reason::Bug.into()),
@@ -214,7 +220,12 @@ impl Undoing<'_> {
             .store
             .record(&redo)
             .and_then(|()| self.store.hand_over(id, &redo.id));
-        Ok(kept.is_ok().then_some(redo.id))
+        if let Err(failure) = kept {
+            // What undo displaces is kept too, or it is not displaced.
+            let _as_it_was = self.store.swap(id, parent, &place.leaf);
+            return Err(failure);
+        }
+        Ok(Some(redo.id))
     }
 
     fn put_mode_back(&self, place: &Place, before: &State) -> Result<Option<String>, Failure> {
@@ -269,6 +280,7 @@ impl Undoing<'_> {
             self.live,
             Some(self.store),
             &[],
+            true,
         )?;
         parents.stay(true);
         if self.entry.before.is_some() {

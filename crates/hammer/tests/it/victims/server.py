@@ -51,7 +51,8 @@ def refuse_shared(facts):
 
 
 def act(name, path):
-    if TEMPERAMENT in ("pinned", "counting"):
+    # One that refuses must leak nothing while it is still calm either.
+    if TEMPERAMENT in ("pinned", "counting", "refusing"):
         fd = beneath(path, os.O_RDONLY)
         try:
             if name == "read_file":

@@ -145,12 +145,13 @@ pub struct RedactedReply {
 /// Reads with every value hidden.
 pub(crate) fn read_redacted(
     permit: Permit<Reading>,
-    key: &[u8; 32],
+    key: Result<[u8; 32], Failure>,
 ) -> Result<RedactedReply, Failure> {
     permit.spend(Key::turn(), |reading, terms, _| {
+        let key = key?;
         let bytes = whole(&reading, terms)?;
         let name = reading.path.name().unwrap_or_default();
-        let redacted = redact_bytes(name, &bytes, key);
+        let redacted = redact_bytes(name, &bytes, &key);
         let settled = Settled::bytes(redacted.text.len() as u64);
         let reply = RedactedReply {
             text: redacted.text,

@@ -38,7 +38,8 @@ impl UndoStore {
             if left <= most && bytes <= most_bytes {
                 break;
             }
-            self.forget(id)?;
+            // What cannot go now is tried again; the rest goes on.
+            let _stuck = self.forget(id);
             left -= 1;
             bytes = bytes.saturating_sub(*size);
         }

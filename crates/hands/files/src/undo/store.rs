@@ -91,7 +91,9 @@ impl UndoStore {
             }
         }
         tree::copy_tree(parent, name, self.dir.as_fd(), &pre)?;
-        tree::remove_tree(parent, name)?;
+        // The copy is whole: whatever of the original cannot be removed stays
+        // under its hidden name, and nothing is lost.
+        let _left = tree::remove_tree(parent, name);
         Ok(Kept::Copied)
     }
 
@@ -168,6 +170,11 @@ impl UndoStore {
         }
         entries.sort_by(|a, b| (a.at, order(&a.id)).cmp(&(b.at, order(&b.id))));
         Ok(entries)
+    }
+
+    /// Whether something is kept for `id`.
+    pub(crate) fn holds(&self, id: &str) -> bool {
+        sys::child_meta(self.dir.as_fd(), pre(id)).is_ok()
     }
 
     /// What `id` displaced.

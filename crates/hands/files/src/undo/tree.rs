@@ -4,7 +4,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use portcullis_proto::{Entity, Failure, Reason};
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, mkdirat, openat, readlinkat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RawDir, fchmod, mkdirat, openat, readlinkat, symlinkat, unlinkat,
+};
 use rustix::io::{Errno, pread, retry_on_intr, write};
 
 use crate::errno::failure;
@@ -50,7 +52,11 @@ pub(crate) fn copy_tree(
         bytes: 0,
     };
     let copied = copy_entry(from, name.as_bytes(), into, to.as_bytes(), &mut budget, 0);
-    if copied.is_err() {
+    // What was there before is somebody's; what this call began is not.
+    if copied
+        .as_ref()
+        .is_err_and(|why| why.reason() != Reason::AlreadyExists)
+    {
         let _half = remove_tree(into, to);
     }
     copied
@@ -144,6 +150,8 @@ fn remove_entry(parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(),
         return Err(Reason::NameTooLong.into());
     }
     let dir = open_directory(parent, name)?;
+    // Its owner may have closed it to itself; what goes is not asked.
+    let _opened = fchmod(&dir, Mode::RWXU);
     for child in names(&dir)? {
         remove_entry(dir.as_fd(), &child, depth + 1)?;
     }
@@ -151,54 +159,68 @@ fn remove_entry(parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(),
     unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(failure)
 }
 
-/// Whether something is mounted on the entry `name` of `parent` or below it,
-/// and how many entries there are.
-pub(crate) fn find_mount(parent: BorrowedFd<'_>, name: &str) -> Result<u64, Failure> {
+/// Goes through the entry `name` of `parent` and all below it; says how many
+/// entries there are. `each` is told every path below it, as bytes. A mount on
+/// the way stops it.
+pub(crate) fn survey(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
     let top = sys::child_meta(parent, name).map_err(failure)?;
     let above = sys::handle_meta(parent).map_err(failure)?;
     if sys::mount_of(&top) != sys::mount_of(&above) {
         return Err(crate::errno::hinted(Reason::MountBoundary));
     }
-    if Meta::of_statx(&top).entity != Entity::Directory {
-        return Ok(1);
+    let mut survey = Survey {
+        mount: sys::mount_of(&top),
+        entries: 1,
+        path: Vec::new(),
+        each,
+    };
+    if Meta::of_statx(&top).entity == Entity::Directory {
+        survey.below(parent, name.as_bytes(), 0)?;
     }
-    let mut entries = 1;
-    count(
-        parent,
-        name.as_bytes(),
-        sys::mount_of(&top),
-        &mut entries,
-        0,
-    )?;
-    Ok(entries)
+    Ok(survey.entries)
 }
 
-fn count(
-    parent: BorrowedFd<'_>,
-    name: &[u8],
+struct Survey<'a> {
     mount: u64,
-    entries: &mut u64,
-    depth: usize,
-) -> Result<(), Failure> {
-    if depth >= MAX_DEPTH {
-        return Err(Reason::NameTooLong.into());
-    }
-    let dir = open_directory(parent, name)?;
-    for child in names(&dir)? {
-        let seen = match sys::child_meta(dir.as_fd(), child.as_slice()) {
-            Ok(seen) => seen,
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(failure(errno)),
-        };
-        if sys::mount_of(&seen) != mount {
-            return Err(crate::errno::hinted(Reason::MountBoundary));
+    entries: u64,
+    /// From the entry named first.
+    path: Vec<u8>,
+    each: &'a mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+}
+
+impl Survey<'_> {
+    fn below(&mut self, parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(), Failure> {
+        if depth >= MAX_DEPTH {
+            return Err(Reason::NameTooLong.into());
         }
-        *entries += 1;
-        if Meta::of_statx(&seen).entity == Entity::Directory {
-            count(dir.as_fd(), &child, mount, entries, depth + 1)?;
+        let dir = open_directory(parent, name)?;
+        for child in names(&dir)? {
+            let seen = match sys::child_meta(dir.as_fd(), child.as_slice()) {
+                Ok(seen) => seen,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(failure(errno)),
+            };
+            if sys::mount_of(&seen) != self.mount {
+                return Err(crate::errno::hinted(Reason::MountBoundary));
+            }
+            self.entries += 1;
+            let length = self.path.len();
+            if length > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(&child);
+            (self.each)(&self.path)?;
+            if Meta::of_statx(&seen).entity == Entity::Directory {
+                self.below(dir.as_fd(), &child, depth + 1)?;
+            }
+            self.path.truncate(length);
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn open_directory(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Failure> {

@@ -28,7 +28,7 @@ pub(crate) use carry::carry_over;
 pub(crate) use lock::{PathLock, Tickets};
 pub(crate) use names::{conflict_name, staged_name};
 pub(crate) use parents::Parents;
-pub(crate) use place::{Place, Want};
+pub(crate) use place::{Base, Place, Want};
 pub(crate) use publish::{Before, Content, Published, Rules, entry_of, publish};
 pub use receipt::{Cas, Label, Receipt, Version};
 pub(crate) use relocate::relocate;

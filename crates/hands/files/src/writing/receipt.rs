@@ -22,9 +22,6 @@ pub enum Label {
     LinkBroken,
     /// The file could not be swapped and was written in place.
     InPlace,
-    /// A program had the file open for writing: what it writes later goes to
-    /// the content that was displaced.
-    OpenWriter,
     /// The owner or group could not be kept.
     OwnerNotPreserved,
     /// Some extended attributes or access lists could not be kept.
@@ -35,8 +32,6 @@ pub enum Label {
     NotKept,
     /// What was there was copied for undo, since it could not be moved there.
     CopiedForUndo,
-    /// It was copied to another file system and then removed here.
-    CrossedMounts,
     /// It was not synced to the disk.
     NotSynced,
 }

@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 
 use portcullis_gate::Live;
-use portcullis_proto::{Entity, Failure, Reason, Staged, Verb};
+use portcullis_policy::Class;
+use portcullis_proto::{Access, Entity, Failure, Reason, RelPath, Staged, Verb};
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -13,7 +14,7 @@ use super::receipt::{Cas, Label, Receipt};
 use crate::errno::{failure, hinted};
 use crate::meta::Meta;
 use crate::sys;
-use crate::undo::{Entry, State, UndoStore, find_mount};
+use crate::undo::{Entry, State, UndoStore, survey};
 
 /// Moves what stands at `from` to `to`.
 pub(crate) fn relocate(
@@ -22,10 +23,12 @@ pub(crate) fn relocate(
     verb: Verb,
     live: &Live<'_>,
     undo: Option<&UndoStore>,
-    made: &[portcullis_proto::RelPath],
+    made: &[RelPath],
+    asked_about_what_is_below: bool,
 ) -> Result<Receipt, Failure> {
     let moved = from.base.as_ref().ok_or(Reason::NotFound)?;
-    if to.path.is_under(&from.path) {
+    let crosses_roots = from.root.identity() != to.root.identity();
+    if !crosses_roots && to.path.is_under(&from.path) {
         return Err(Failure::new(
             Reason::BadArguments,
             "A directory cannot be moved into itself.",
@@ -39,7 +42,6 @@ pub(crate) fn relocate(
     }
     // An entry tells one root: what goes to another cannot be undone from here,
     // so nothing is overwritten there.
-    let crosses_roots = from.root.identity() != to.root.identity();
     if crosses_roots && to.base.is_some() {
         return Err(Failure::from(Reason::AlreadyExists)
             .hint("A move to another root overwrites nothing. Remove what is there first."));
@@ -48,7 +50,7 @@ pub(crate) fn relocate(
     to.is_still()?;
     from.parent_is_still()?;
     to.parent_is_still()?;
-    find_mount(from.parent.as_fd(), &from.leaf)?;
+    survey(from.parent.as_fd(), &from.leaf, &mut |_| Ok(()))?;
     live.still()?;
     live.stage(Staged {
         root: from.root.identity(),
@@ -83,7 +85,23 @@ pub(crate) fn relocate(
         back();
         return Err(moved_on(Reason::VersionMismatch));
     }
-    let now = match to.landed(moved.meta.dev, moved.meta.ino) {
+    if !asked_about_what_is_below {
+        // What came into it since it was judged was not asked about.
+        let same = survey(target, &to.leaf, &mut |below| {
+            keeps_its_class(&from.path, &to.path, below)
+        });
+        if let Err(failure) = same {
+            back();
+            return Err(failure);
+        }
+    }
+    let landed = if moved.meta.entity == Entity::Symlink {
+        // A link is not opened; that it stands there was looked at above.
+        to.parent_is_still().map(|()| moved.meta)
+    } else {
+        to.landed(moved.meta.dev, moved.meta.ino)
+    };
+    let now = match landed {
         Ok(now) if from.parent_is_still().is_ok() => now,
         Ok(_) | Err(_) => {
             back();
@@ -140,4 +158,20 @@ pub(crate) fn relocate(
         labels,
         undo: kept,
     })
+}
+
+/// Whether what stands at `below` in a directory is protected the same at both
+/// places. Only the directory was asked about: what would come into a protected
+/// class by the move, or out of one, is asked about by its own name.
+fn keeps_its_class(from: &RelPath, to: &RelPath, below: &[u8]) -> Result<(), Failure> {
+    let below = String::from_utf8_lossy(below);
+    let class = |above: &RelPath| {
+        let path = RelPath::parse(&format!("{}/{below}", above.as_str()));
+        // A name no path can ask for is in no class that goes by names.
+        path.ok().and_then(|path| Class::of(&path, Access::Write))
+    };
+    if class(from) == class(to) {
+        return Ok(());
+    }
+    Err(moved_on(Reason::VersionMismatch))
 }

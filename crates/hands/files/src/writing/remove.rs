@@ -7,14 +7,14 @@ use portcullis_proto::{Failure, Reason, Staged, Verb};
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::names::staged_name;
+use super::names::{conflict_name, staged_name};
 use super::place::{Place, moved_on};
 use super::publish::entry_of;
 use super::receipt::Label;
 use crate::errno::failure;
 use crate::meta::Meta;
 use crate::sys;
-use crate::undo::{Entry, Kept, State, UndoStore, find_mount, remove_tree};
+use crate::undo::{Entry, Kept, State, UndoStore, remove_tree, survey};
 
 /// What was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) fn remove(
     place.parent_is_still()?;
     let parent = place.parent.as_fd();
     // What is mounted below would vanish with it.
-    let entries = find_mount(parent, &place.leaf)?;
+    let entries = survey(parent, &place.leaf, &mut |_| Ok(()))?;
     let before = State::of(&base.meta, None);
     live.still()?;
     live.stage(Staged {
@@ -57,7 +57,12 @@ pub(crate) fn remove(
         Err(errno) => return Err(failure(errno)),
     }
     let put_back = || {
-        let _as_it_was = renameat_with(parent, &away, parent, &place.leaf, RenameFlags::NOREPLACE);
+        let as_it_was = renameat_with(parent, &away, parent, &place.leaf, RenameFlags::NOREPLACE);
+        if as_it_was.is_err() {
+            // Its name is taken again: it stays beside what took it.
+            let beside = conflict_name(&place.leaf, live.request_id());
+            let _kept = renameat_with(parent, &away, parent, &beside, RenameFlags::NOREPLACE);
+        }
     };
     let is_base = sys::child_meta(parent, away.as_str()).is_ok_and(|seen| {
         let seen = Meta::of_statx(&seen);

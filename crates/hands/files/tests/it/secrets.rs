@@ -292,7 +292,7 @@ fn r003_an_ignore_file_that_is_anothers_file_linked_in_is_not_quoted() {
 fn a_secret_can_be_read_with_its_values_hidden_and_nobody_is_asked() {
     let world = crate::attempts::workspace(
         ".env = API_KEY=canary-4711 [600]\n sub/.env = {\"password\": \"canary-4711\"}\n \
-         key.pem = canary-4711",
+         key.pem = canary-4711\n plain.txt = API_KEY=canary-4711\n twin/.env = API_KEY=canary-4711",
     );
     let fs = world.fs();
     for path in [".env", "sub/.env", "key.pem"] {
@@ -306,6 +306,11 @@ fn a_secret_can_be_read_with_its_values_hidden_and_nobody_is_asked() {
     assert!(shown.text.contains("API_KEY"), "{}", shown.text);
     let recorded = format!("{:?}", world.lines.all());
     assert!(!recorded.contains("4711"));
+    // Neither a file an agent may write nor another secret tells a guess.
+    let why = block_on(fs.read_redacted("plain.txt")).unwrap_err();
+    assert_eq!(why.reason(), Reason::BadArguments);
+    let twin = block_on(fs.read_redacted("twin/.env")).unwrap();
+    assert_ne!(twin.text, shown.text);
 }
 
 #[test]

@@ -294,3 +294,87 @@ fn what_is_written_without_syncing_says_nothing_else_differently() {
     let done = Calls::of(&world).write_with("f", "two", &quick).unwrap();
     assert!(!done.receipt.labels.contains(&Label::NotSynced));
 }
+
+#[test]
+fn no_move_of_a_directory_brings_anything_into_a_protected_class_or_out_of_one() {
+    let world = world("a/hooks/pre-commit = evil\n k/.kube/config = secret\n p/x = y\n p/.env = z");
+    let calls = Calls::of(&world);
+    for (from, to) in [("a", "sub/.git"), ("k/.kube", "k/plain")] {
+        let why = calls.rename(from, to).unwrap_err();
+        let asked = matches!(why.reason(), Reason::ApprovalUnavailable);
+        assert!(asked, "{from} to {to}: {why:?}");
+    }
+    // What stays as protected as it was goes along; removing it is asked about.
+    calls.rename("p", "q").unwrap();
+    assert_eq!(
+        calls.remove("q").unwrap_err().reason(),
+        Reason::ApprovalUnavailable
+    );
+    assert!(world.scratch.root().join("a/hooks/pre-commit").exists());
+}
+
+#[test]
+fn what_a_rule_denies_below_a_directory_keeps_the_directory() {
+    use portcullis_policy::{Effect, Rule};
+    let rule = Rule {
+        effect: Effect::Deny,
+        group: portcullis_proto::Group::FilesystemWrite,
+        root: None,
+        pattern: "*.lock".into(),
+        covers_protected: false,
+        source: "test:1".into(),
+    };
+    let world = portcullis_testkit::World::workspace()
+        .writable()
+        .rules(vec![rule])
+        .over(portcullis_testkit::Scratch::of(
+            "d/a.lock = x\n d/b = y\n e/c = z",
+        ));
+    let calls = Calls::of(&world);
+    assert_eq!(
+        calls.remove("d").unwrap_err().reason(),
+        Reason::DeniedByRule
+    );
+    assert_eq!(
+        calls.rename("d", "f").unwrap_err().reason(),
+        Reason::DeniedByRule
+    );
+    calls.remove("e").unwrap();
+}
+
+#[test]
+fn a_link_is_moved_as_a_link_and_a_move_keeps_to_the_guards_of_a_write() {
+    let world = world("f = one\n l -> f\n ro = two\n seen = three");
+    world.scratch.chmod("ro", 0o444);
+    let calls = Calls::of(&world);
+    calls.rename("l", "k").unwrap();
+    assert!(world.scratch.root().join("k").is_symlink());
+    assert_eq!(
+        calls.rename("f", "ro").unwrap_err().reason(),
+        Reason::ReadOnly
+    );
+    calls.read("seen");
+    fs::write(world.scratch.root().join("seen"), "person").unwrap();
+    assert_eq!(
+        calls.rename("f", "seen").unwrap_err().reason(),
+        Reason::VersionMismatch
+    );
+}
+
+#[test]
+fn what_was_removed_with_its_directory_may_be_made_again() {
+    let world = world("d/a = one");
+    let calls = Calls::of(&world);
+    calls.read("d/a");
+    calls.remove("d").unwrap();
+    calls.write("d/a", "two").unwrap();
+}
+
+#[test]
+fn a_diff_is_shown_only_where_reading_is_allowed_unasked() {
+    let world = portcullis_testkit::World::workspace()
+        .writable()
+        .reading(portcullis_proto::Mode::Ask)
+        .over(portcullis_testkit::Scratch::of("f = old"));
+    assert!(Calls::of(&world).write("f", "new").unwrap().diff.is_none());
+}

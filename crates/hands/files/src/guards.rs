@@ -1,0 +1,132 @@
+//! What stands between a change and what it would take away.
+
+use std::os::fd::AsFd as _;
+
+use portcullis_policy::{Admit, Class, Terms};
+use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
+
+use crate::text;
+use crate::undo::survey;
+use crate::writing::{Base, Before, Place, Version, digest_file};
+
+/// What must be there for a change to be made.
+#[derive(Clone, Debug)]
+pub(crate) enum Expected {
+    Anything,
+    Version(Version),
+    Hash(Digest),
+    /// Something this caller has read, and it has read nothing there.
+    Read,
+}
+
+/// Whether removing or moving a directory takes something with it that is
+/// asked about by name: then this is asked about. What a rule denies below it
+/// is refused, as it would be by its own name.
+pub(crate) fn takes_protected(
+    from: &Place,
+    to: Option<&Place>,
+    terms: &Terms,
+) -> Result<bool, Failure> {
+    let is_directory = |base: &Base| base.meta.entity == Entity::Directory;
+    if !from.base.as_ref().is_some_and(is_directory) {
+        return Ok(false);
+    }
+    if to.is_some_and(|to| to.root.identity() != from.root.identity()) {
+        return Err(Failure::new(
+            Reason::BadArguments,
+            "A directory is not moved to another root.",
+        )
+        .hint("Copy its files, or move them one by one."));
+    }
+    let mut protected = false;
+    survey(from.parent.as_fd(), &from.leaf, &mut |below| {
+        let below = String::from_utf8_lossy(below);
+        let at = |above: &RelPath| RelPath::parse(&format!("{}/{below}", above.as_str())).ok();
+        let mut class = [None, None];
+        let sides = [
+            Some((from, Access::Delete)),
+            to.map(|to| (to, Access::Write)),
+        ];
+        for (side, class) in sides.into_iter().zip(&mut class) {
+            let Some((place, access)) = side else {
+                continue;
+            };
+            // A name no path can ask for is in no rule and in no class.
+            let Some(path) = at(&place.path) else {
+                continue;
+            };
+            match terms.admits_change(Verb::Move, access, &path) {
+                Admit::Denied => {
+                    return Err(Failure::new(
+                        Reason::DeniedByRule,
+                        "Something below it is denied by a rule, so it was left as it is.",
+                    ));
+                }
+                Admit::Yes | Admit::WouldAsk => {}
+            }
+            *class = Class::of(&path, Access::Write);
+        }
+        // What is as protected there as here only moves along.
+        protected |= match to {
+            None => class[0].is_some(),
+            Some(_) => class[0] != class[1],
+        };
+        Ok(())
+    })?;
+    Ok(protected)
+}
+
+/// Whether what comes is much smaller than the large file it takes the place of.
+pub(crate) fn shrinks_by(there: &Place, comes: &Place) -> bool {
+    let size = |place: &Place| place.base.as_ref().map(|base| base.meta.size);
+    size(there)
+        .zip(size(comes))
+        .is_some_and(|(before, after)| text::shrinks(before, after))
+}
+
+/// The guards of a write, for a file that a move overwrites.
+pub(crate) fn check_overwritten(to: &Place, expected: &Expected) -> Result<(), Failure> {
+    let Some(base) = &to.base else {
+        return Ok(());
+    };
+    if base.meta.mode & 0o222 == 0 {
+        return Err(
+            Failure::from(Reason::ReadOnly).hint("Remove it first, or choose another name.")
+        );
+    }
+    let hash = digest_file(&base.handle)?;
+    let before = Before {
+        meta: &base.meta,
+        bytes: None,
+        hash: Some(hash),
+    };
+    check(Some(&before), expected)
+}
+
+/// Whether what is there is what is expected.
+pub(crate) fn check(before: Option<&Before<'_>>, expected: &Expected) -> Result<(), Failure> {
+    let fits = match (expected, before) {
+        (Expected::Anything, _) | (Expected::Read, None) => true,
+        (Expected::Read, Some(_)) => {
+            return Err(Failure::new(
+                Reason::VersionMismatch,
+                "This root requires a file to be read before it is replaced.",
+            )
+            .hint("Read it, then try again."));
+        }
+        (Expected::Version(_) | Expected::Hash(_), None) => false,
+        (Expected::Version(version), Some(before)) => {
+            before.meta.is_version(version, before.hash.as_ref())
+        }
+        (Expected::Hash(hash), Some(before)) => before.hash == Some(*hash),
+    };
+    if fits { Ok(()) } else { Err(mismatch()) }
+}
+
+pub(crate) fn mismatch() -> Failure {
+    Failure::new(
+        Reason::VersionMismatch,
+        "Somebody changed it since it was last read, so it was left as it is.",
+    )
+    .hint("Read it again, then make the change on what is there now.")
+}
