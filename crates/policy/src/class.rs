@@ -152,7 +152,10 @@ fn copy_ending(name: &str) -> usize {
 
 /// The name a copy was made of: `.env~`, `..env.swp`, `#.env#`, `id_rsa.bak`.
 fn original(name: &str) -> &str {
-    let mut rest = name;
+    // Our own: somebody's save that met a change, kept beside the file.
+    let mut rest = name
+        .rsplit_once(".conflict-r_")
+        .map_or(name, |(rest, _)| rest);
     loop {
         match copy_ending(rest) {
             0 => break,
@@ -372,6 +375,8 @@ mod tests {
             "server.pem.",
             ".netrc.save",
             ".env ",
+            "server.pem.conflict-r_00ff_12",
+            ".env.conflict-r_00ff_12",
         ] {
             check(path, Access::Read, Some(Class::Secret));
         }
