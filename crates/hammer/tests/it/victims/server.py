@@ -51,8 +51,8 @@ def refuse_shared(facts):
 
 
 def act(name, path):
-    # One that refuses must leak nothing while it is still calm either.
-    if TEMPERAMENT in ("pinned", "counting", "refusing"):
+    # Those that refuse or hang must leak nothing while they are still calm.
+    if TEMPERAMENT != "naive":
         fd = beneath(path, os.O_RDONLY)
         try:
             if name == "read_file":
