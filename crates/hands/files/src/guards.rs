@@ -40,8 +40,6 @@ pub(crate) fn takes_protected(
     }
     let mut protected = false;
     survey(from.parent.as_fd(), &from.leaf, &mut |below| {
-        let below = String::from_utf8_lossy(below);
-        let at = |above: &RelPath| RelPath::parse(&format!("{}/{below}", above.as_str())).ok();
         let mut class = [None, None];
         let sides = [
             Some((from, Access::Delete)),
@@ -51,8 +49,7 @@ pub(crate) fn takes_protected(
             let Some((place, access)) = side else {
                 continue;
             };
-            // A name no path can ask for is in no rule and in no class.
-            let Some(path) = at(&place.path) else {
+            let Some(path) = path_below(&place.path, below) else {
                 continue;
             };
             match terms.admits_change(Verb::Move, access, &path) {
@@ -76,6 +73,13 @@ pub(crate) fn takes_protected(
     Ok(protected)
 }
 
+/// The path of what stands at `below` under `above`, as it is judged. A name no
+/// path can ask for is in no rule and in no class.
+pub(crate) fn path_below(above: &RelPath, below: &[u8]) -> Option<RelPath> {
+    let below = String::from_utf8_lossy(below);
+    RelPath::parse(&format!("{}/{below}", above.as_str())).ok()
+}
+
 /// Whether what comes is much smaller than the large file it takes the place of.
 pub(crate) fn shrinks_by(there: &Place, comes: &Place) -> bool {
     let size = |place: &Place| place.base.as_ref().map(|base| base.meta.size);
@@ -93,6 +97,9 @@ pub(crate) fn check_overwritten(to: &Place, expected: &Expected) -> Result<(), F
         return Err(
             Failure::from(Reason::ReadOnly).hint("Remove it first, or choose another name.")
         );
+    }
+    if matches!(expected, Expected::Anything) {
+        return Ok(());
     }
     let hash = digest_file(&base.handle)?;
     let before = Before {

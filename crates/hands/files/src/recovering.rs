@@ -2,7 +2,8 @@
 //! from the opening lines of its audit. No tree is walked.
 //!
 //! Invariants: nothing is unlinked but a file its own audit says it made and
-//! never put in place; everything else goes to the undo store, back to its
+//! never put in place, and what is left of a tree of which the store holds a
+//! whole copy; everything else goes to the undo store, back to its
 //! place, or beside its target under a name of its own.
 
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -90,21 +90,29 @@ impl UndoStore {
                 Err(errno) => return Err(failure(errno)),
             }
         }
-        tree::copy_tree(parent, name, self.dir.as_fd(), &pre)?;
+        self.copy_in(parent, name, id)?;
         // The copy is whole: whatever of the original cannot be removed stays
         // under its hidden name, and nothing is lost.
         let _left = tree::remove_tree(parent, name);
         Ok(Kept::Copied)
     }
 
-    /// Keeps a copy of the entry `name` of `parent`, whatever it is.
+    /// Keeps a copy of the entry `name` of `parent`, whatever it is. It has its
+    /// name only when it is whole: recovery trusts what it finds under that.
     pub(crate) fn copy_in(
         &self,
         parent: BorrowedFd<'_>,
         name: &str,
         id: &str,
     ) -> Result<(), Failure> {
-        tree::copy_tree(parent, name, self.dir.as_fd(), &pre(id))
+        let part = format!("{id}.part");
+        let _of_an_earlier_try = tree::remove_tree(self.dir.as_fd(), &part);
+        tree::copy_tree(parent, name, self.dir.as_fd(), &part)?;
+        let named = renameat_with(&self.dir, &part, &self.dir, pre(id), RenameFlags::NOREPLACE);
+        named.map_err(|errno| {
+            let _not_kept = tree::remove_tree(self.dir.as_fd(), &part);
+            failure(errno)
+        })
     }
 
     /// Keeps a copy of the file behind `file`, before it is written in place.

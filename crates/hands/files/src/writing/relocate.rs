@@ -12,6 +12,7 @@ use super::place::{Place, moved_on};
 use super::publish::entry_of;
 use super::receipt::{Cas, Label, Receipt};
 use crate::errno::{failure, hinted};
+use crate::guards::path_below;
 use crate::meta::Meta;
 use crate::sys;
 use crate::undo::{Entry, State, UndoStore, survey};
@@ -164,12 +165,7 @@ pub(crate) fn relocate(
 /// places. Only the directory was asked about: what would come into a protected
 /// class by the move, or out of one, is asked about by its own name.
 fn keeps_its_class(from: &RelPath, to: &RelPath, below: &[u8]) -> Result<(), Failure> {
-    let below = String::from_utf8_lossy(below);
-    let class = |above: &RelPath| {
-        let path = RelPath::parse(&format!("{}/{below}", above.as_str()));
-        // A name no path can ask for is in no class that goes by names.
-        path.ok().and_then(|path| Class::of(&path, Access::Write))
-    };
+    let class = |above| path_below(above, below).and_then(|path| Class::of(&path, Access::Write));
     if class(from) == class(to) {
         return Ok(());
     }
