@@ -56,6 +56,7 @@ pub struct WorldBuilder {
     clock: Option<Arc<dyn Clock>>,
     own_state: Vec<PathBuf>,
     writable: bool,
+    data: Option<PrivateDir>,
 }
 
 impl WorldBuilder {
@@ -94,6 +95,20 @@ impl WorldBuilder {
     #[must_use]
     pub fn reading(mut self, mode: Mode) -> Self {
         self.rules.modes = self.rules.modes.with(Group::FilesystemRead, mode);
+        self
+    }
+
+    /// With this mode for writing.
+    #[must_use]
+    pub fn writing(mut self, mode: Mode) -> Self {
+        self.rules.modes = self.rules.modes.with(Group::FilesystemWrite, mode);
+        self
+    }
+
+    /// With Portcullis's own state in `data`, for a writable world.
+    #[must_use]
+    pub fn keeping_in(mut self, data: PrivateDir) -> Self {
+        self.data = Some(data);
         self
     }
 
@@ -156,7 +171,10 @@ impl WorldBuilder {
         let home = Some(scratch.base().to_owned());
         let mut authority = Authority::new(gate.clone(), self.own_state, home);
         if self.writable {
-            let data = PrivateDir::open_or_create(&scratch.base().join("data"))?;
+            let data = match self.data {
+                Some(data) => data,
+                None => PrivateDir::open_or_create(&scratch.base().join("data"))?,
+            };
             authority = authority.keeping_undo_in(data);
         }
         let id = RootId::parse("main").expect("a name");
@@ -229,6 +247,7 @@ impl World {
             clock: None,
             own_state: Vec::new(),
             writable: false,
+            data: None,
         }
     }
 

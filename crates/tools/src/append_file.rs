@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::{parse, scope};
-use crate::changed::{Reply, fits};
+use crate::changed::{Reply, expect, fits};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -17,6 +17,10 @@ pub(crate) struct Arguments {
     file_path: String,
     /// The text to add, at most 5 MiB. No line break is put before it.
     content: String,
+    /// Only if the file is still this version, as a read or a change returned it.
+    expected_version: Option<String>,
+    /// Only if the file's content has this SHA-256, in hexadecimal.
+    expected_hash: Option<String>,
     /// Which root; the workspace where none is named.
     root: Option<String>,
 }
@@ -36,9 +40,16 @@ pub(crate) async fn call(
     )?;
     let sent = arguments.content.len();
     fits(authority, caller, Verb::Append, &path, sent)?;
-    let changed = scope
-        .append(&path, arguments.content, &WriteOptions::default())
-        .await?;
+    let expect = expect(
+        arguments.expected_version,
+        arguments.expected_hash.as_deref(),
+    )
+    .map_err(|why| authority.gate().refuse(caller, Verb::Append, &path, why))?;
+    let options = WriteOptions {
+        expect,
+        ..WriteOptions::default()
+    };
+    let changed = scope.append(&path, arguments.content, &options).await?;
     let reply = Reply::of_change(changed);
     let text = reply.text("appended to");
     Ok((reply, text))

@@ -153,6 +153,7 @@ pub(crate) fn labels(labels: &[Label]) -> Vec<String> {
         Label::SetidDropped => "setid_dropped",
         Label::NotKept => "not_kept",
         Label::CopiedForUndo => "copied_for_undo",
+        Label::OpenWriter => "open_writer",
         Label::NotSynced => "not_synced",
     };
     labels.iter().map(|label| word(label).to_owned()).collect()

@@ -24,7 +24,13 @@ pub(crate) async fn call(
     };
     let changed = way
         .from
-        .copy_to(&way.source, &way.to, &way.destination, &options)
+        .copy_to(
+            &way.source,
+            &way.expect,
+            &way.to,
+            &way.destination,
+            &options,
+        )
         .await?;
     let reply = Reply::of_change(changed).from(RelPath::parse(&way.source)?.shown());
     let text = reply.text("copied");

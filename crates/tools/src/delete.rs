@@ -10,13 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::arguments::{parse, scope};
-use crate::changed::{afterwards, labels};
+use crate::changed::{afterwards, expect, labels};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Arguments {
     /// The file or directory, from the root. A directory goes with all that is below it.
     path: String,
+    /// Only if it is still this version, as a read or a change returned it. Default: the version this session last saw.
+    expected_version: Option<String>,
+    /// Only if the file's content has this SHA-256, in hexadecimal.
+    expected_hash: Option<String>,
     /// Which root; the workspace where none is named.
     root: Option<String>,
 }
@@ -48,7 +52,12 @@ pub(crate) async fn call(
         arguments.root.as_deref(),
         &arguments.path,
     )?;
-    let removed = scope.remove(&path).await?;
+    let expect = expect(
+        arguments.expected_version,
+        arguments.expected_hash.as_deref(),
+    )
+    .map_err(|why| authority.gate().refuse(caller, Verb::Remove, &path, why))?;
+    let removed = scope.remove(&path, &expect).await?;
     let reply = Reply {
         path: RelPath::parse(&path)?.shown().to_owned(),
         entries: removed.entries,

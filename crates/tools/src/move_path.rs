@@ -1,6 +1,6 @@
 //! `move`: another name for a file or directory.
 
-use portcullis_files::Authority;
+use portcullis_files::{Authority, MoveOptions};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, RelPath, Verb};
 use serde_json::Value;
@@ -14,9 +14,13 @@ pub(crate) async fn call(
     arguments: Value,
 ) -> Result<(Reply, String), Failure> {
     let way = way(authority, caller, Verb::Move, arguments)?;
+    let options = MoveOptions {
+        overwrite: way.overwrite,
+        source: way.expect,
+    };
     let receipt = way
         .from
-        .move_to(&way.source, &way.to, &way.destination, way.overwrite)
+        .move_to(&way.source, &way.to, &way.destination, &options)
         .await?;
     let reply = Reply::of(receipt).from(RelPath::parse(&way.source)?.shown());
     let text = reply.text("moved");

@@ -131,6 +131,7 @@ fn recover(world: &World, log: Log) {
                     Leftover::Unpublished
                     | Leftover::Displaced
                     | Leftover::PutBack
+                    | Leftover::Abandoned
                     | Leftover::Conflict => log.warn(told),
                 }
             }

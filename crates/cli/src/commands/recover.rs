@@ -44,9 +44,13 @@ pub(crate) fn run(
             (Leftover::Nothing, _) => (Mark::Yes, "nothing left"),
             (_, Tense::WouldBe) => (Mark::Ask, "to be done"),
             (Leftover::Conflict, Tense::Done) => (Mark::Warn, "kept beside"),
-            (Leftover::Unpublished | Leftover::Displaced | Leftover::PutBack, Tense::Done) => {
-                (Mark::Yes, "put right")
-            }
+            (
+                Leftover::Unpublished
+                | Leftover::Displaced
+                | Leftover::PutBack
+                | Leftover::Abandoned,
+                Tense::Done,
+            ) => (Mark::Yes, "put right"),
         };
         out.line(format_args!(
             "{}  {} {}:{}  {}",
@@ -87,6 +91,9 @@ fn sentence(one: &Interrupted, tense: Tense) -> String {
         Leftover::Unpublished => format!("a new file that was never put in place: {did}removed"),
         Leftover::Displaced => format!("what it had displaced: {did}kept for undo"),
         Leftover::PutBack => format!("what it was about to remove: {did}put back"),
+        Leftover::Abandoned => {
+            format!("a private workspace whose owner is gone: {did}removed")
+        }
         Leftover::Conflict => match &one.kept_as {
             Some(name) => format!("a save of somebody else: {did}kept beside it as {name}"),
             None => format!("a save of somebody else: {did}kept beside it"),

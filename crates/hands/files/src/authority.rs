@@ -30,6 +30,25 @@ pub struct Declared {
 }
 
 impl Declared {
+    /// A root that keeps what changes displace in `data`, if it is given.
+    pub(crate) fn over(
+        root: Root,
+        spec: RootSpec,
+        modes: NewModes,
+        data: Option<PrivateDir>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            entry: RootEntry::new(spec),
+            root: Arc::new(root),
+            tickets: Tickets::default(),
+            seen: Seen::default(),
+            modes,
+            data,
+            undo: OnceLock::new(),
+            redaction_key: OnceLock::new(),
+        })
+    }
+
     /// What the gate knows of it.
     pub fn entry(&self) -> &Arc<RootEntry> {
         &self.entry
@@ -94,7 +113,7 @@ pub struct Authority {
     own_state: Vec<PathBuf>,
     home: Option<PathBuf>,
     modes: NewModes,
-    undo: Option<PrivateDir>,
+    data: Option<PrivateDir>,
     /// Who was given what a kind gives unasked, so that it is given once: a
     /// grant that was revoked does not come back.
     given: Mutex<HashSet<(Principal, RootId)>>,
@@ -112,17 +131,23 @@ impl Authority {
             own_state,
             home,
             modes: NewModes::default(),
-            undo: None,
+            data: None,
             given: Mutex::default(),
         }
     }
 
     /// Keeps what changes displace, so that they can be undone: in `data` where
-    /// that is on a root's mount. For roots declared from here on.
+    /// that is on a root's mount, for roots declared from here on. Private
+    /// workspaces are made there too.
     #[must_use]
     pub fn keeping_undo_in(mut self, data: PrivateDir) -> Self {
-        self.undo = Some(data);
+        self.data = Some(data);
         self
+    }
+
+    /// Our own state, where there is one.
+    pub(crate) fn data(&self) -> Option<&PrivateDir> {
+        self.data.as_ref()
     }
 
     /// The modes of new files and directories, in roots declared from here on.
@@ -164,16 +189,7 @@ impl Authority {
             spec.policy.own_state.extend(places);
         }
         let id = spec.id.clone();
-        let declared = Arc::new(Declared {
-            entry: RootEntry::new(spec),
-            root: Arc::new(root),
-            tickets: Tickets::default(),
-            seen: Seen::default(),
-            modes: self.modes,
-            data: self.undo.clone(),
-            undo: OnceLock::new(),
-            redaction_key: OnceLock::new(),
-        });
+        let declared = Declared::over(root, spec, self.modes, self.data.clone());
         self.default.get_or_insert_with(|| id.clone());
         self.roots.insert(id, Arc::clone(&declared));
         Ok(declared)

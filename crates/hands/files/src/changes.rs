@@ -1,6 +1,5 @@
 //! The writing half of a scope: every method is attempt, enter, act.
 
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,15 +8,15 @@ use portcullis_policy::Terms;
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::deeds::{Changing, change};
-use crate::guards::{Expected, check, check_overwritten, mismatch, shrinks_by, takes_protected};
+use crate::guards::{Expected, check, mismatch};
 use crate::options::{Changed, Expect, WriteMode, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::text::{
     self, Bom, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding, WriteText,
 };
 use crate::writing::{
-    Before, Content, Parents, Place, Published, Receipt, Removed, Rules, Want, digest, digest_file,
-    make_directory, publish, relocate, remove, set_mode,
+    Before, Content, Place, Published, Receipt, Rules, Want, digest, digest_file, make_directory,
+    publish, set_mode,
 };
 
 /// How often a change that met another one is tried again.
@@ -197,127 +196,6 @@ impl ScopedFs {
         .await
     }
 
-    /// Moves a file or directory, within this root or to another.
-    pub async fn move_to(
-        &self,
-        path: &str,
-        to: &Self,
-        destination: &str,
-        overwrite: bool,
-    ) -> Result<Receipt, Failure> {
-        let permit = self
-            .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
-                let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
-                let there = to.destination(destination, terms)?;
-                deed.shrinks = takes_protected(&deed.place, Some(&there), terms)?
-                    || shrinks_by(&there, &deed.place);
-                deed.to = Some(there);
-                Ok(deed)
-            })
-            .await?;
-        let (undo, modes) = (self.undo(), to.modes());
-        let place = permit.deed().to.as_ref().map(|to| to.path.clone());
-        let defaults = WriteOptions::default();
-        let expected = place.map_or(Expected::Anything, |path| to.expected(&path, &defaults));
-        let receipt = elsewhere(move || {
-            change(permit, |deed, _, live| {
-                let to = deed.to.ok_or(Reason::Bug)?;
-                check_overwritten(&to, &expected)?;
-                if to.base.is_some() && !overwrite {
-                    return Err(Failure::from(Reason::AlreadyExists)
-                        .hint("Choose another name, or say that it may be overwritten."));
-                }
-                let mut parents = Parents::make(to, modes.directory)?;
-                let made = &parents.made;
-                let receipt = relocate(
-                    &deed.place,
-                    &parents.place,
-                    Verb::Move,
-                    live,
-                    undo?.as_deref(),
-                    made,
-                    deed.shrinks,
-                )?;
-                parents.stay(true);
-                Ok((receipt, Settled::default()))
-            })
-        })
-        .await?;
-        self.forget_seen(path);
-        to.note_seen(&receipt.path, &receipt.version);
-        Ok(receipt)
-    }
-
-    /// Copies a file, within this root or to another.
-    pub async fn copy_to(
-        &self,
-        path: &str,
-        to: &Self,
-        destination: &str,
-        options: &WriteOptions,
-    ) -> Result<Changed, Failure> {
-        let permit = self
-            .changing(Verb::Copy, path, Some((to, destination)), |path, terms| {
-                let mut deed = self.deed(Verb::Copy, path, terms, Want::File)?;
-                let size = deed.place.base.as_ref().map_or(0, |base| base.meta.size);
-                if size > terms.max_file_bytes() {
-                    return Err(Reason::TooLarge.into());
-                }
-                let there = to.destination(destination, terms)?;
-                deed.shrinks = shrinks_by(&there, &deed.place);
-                deed.to = Some(there);
-                Ok(deed)
-            })
-            .await?;
-        let undo = to.undo();
-        let rules = to.rules(Verb::Copy, options);
-        let place = permit.deed().to.as_ref().map(|to| to.path.clone());
-        let expected = place.map_or(Expected::Anything, |path| to.expected(&path, options));
-        let published = elsewhere(move || {
-            change(permit, |deed, _, live| {
-                let source = deed.place.base.ok_or(Reason::NotFound)?;
-                let to = deed.to.ok_or(Reason::Bug)?;
-                let published = publish(to, &rules, live, undo?.as_deref(), |before| {
-                    check(before, &expected)?;
-                    Ok(Content::Copy(source.handle.as_fd(), None))
-                })?;
-                let settled = settled(&published.receipt);
-                Ok((published, settled))
-            })
-        })
-        .await?;
-        to.note_seen(&published.receipt.path, &published.receipt.version);
-        Ok(Changed {
-            receipt: published.receipt,
-            diff: None,
-        })
-    }
-
-    /// Removes a file, a link, or a directory and all below it.
-    pub async fn remove(&self, path: &str) -> Result<Removed, Failure> {
-        let permit = self
-            .changing(Verb::Remove, path, None, |path, terms| {
-                let mut deed = self.deed(Verb::Remove, path, terms, Want::Anything)?;
-                deed.shrinks = takes_protected(&deed.place, None, terms)?;
-                Ok(deed)
-            })
-            .await?;
-        let undo = self.undo();
-        let removed = elsewhere(move || {
-            change(permit, |deed, _, live| {
-                let removed = remove(&deed.place, Verb::Remove, live, undo?.as_deref())?;
-                let counts = portcullis_proto::Counts {
-                    entries: removed.entries,
-                    ..Default::default()
-                };
-                Ok((removed, Settled::counts(counts)))
-            })
-        })
-        .await?;
-        self.forget_seen(path);
-        Ok(removed)
-    }
-
     /// Changes the permission bits of a file or directory.
     pub async fn chmod(&self, path: &str, mode: u32) -> Result<Receipt, Failure> {
         let permit = self
@@ -495,7 +373,7 @@ impl ScopedFs {
         })
     }
 
-    fn destination(&self, alleged: &str, terms: &Terms) -> Result<Place, Failure> {
+    pub(crate) fn destination(&self, alleged: &str, terms: &Terms) -> Result<Place, Failure> {
         let path = RelPath::parse(alleged)?;
         let declared = self.declared();
         let want = Want::FileOrNothing;
@@ -521,17 +399,27 @@ impl ScopedFs {
         }
     }
 
-    fn expected(&self, path: &RelPath, options: &WriteOptions) -> Expected {
-        match &options.expect {
-            _ if options.mode == WriteMode::Create => Expected::Anything,
+    /// What a change of a whole file expects at `path`.
+    pub(crate) fn expected(&self, path: &RelPath, options: &WriteOptions) -> Expected {
+        if options.mode == WriteMode::Create {
+            return Expected::Anything;
+        }
+        let expected = self.expected_at(path, &options.expect);
+        let unseen = options.expect == Expect::LastSeen && matches!(expected, Expected::Anything);
+        if unseen && self.declared().entry().policy().read_before_write {
+            return Expected::Read;
+        }
+        expected
+    }
+
+    pub(crate) fn expected_at(&self, path: &RelPath, expect: &Expect) -> Expected {
+        match expect {
             Expect::Anything => Expected::Anything,
             Expect::Version(version) => Expected::Version(version.clone()),
             Expect::Hash(hash) => Expected::Hash(*hash),
-            Expect::LastSeen => match self.last_seen(path) {
-                Some(version) => Expected::Version(version),
-                None if self.declared().entry().policy().read_before_write => Expected::Read,
-                None => Expected::Anything,
-            },
+            Expect::LastSeen => self
+                .last_seen(path)
+                .map_or(Expected::Anything, Expected::Version),
         }
     }
 }
@@ -545,7 +433,7 @@ fn whole<'b>(before: &Before<'b>) -> Result<&'b [u8], Failure> {
     })
 }
 
-fn settled(receipt: &Receipt) -> Settled {
+pub(crate) fn settled(receipt: &Receipt) -> Settled {
     Settled {
         bytes: Some(receipt.bytes),
         hash: receipt.hash,

@@ -1,10 +1,13 @@
 //! What stands between a change and what it would take away.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use portcullis_policy::{Admit, Class, Terms};
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
+use rustix::fs::OFlags;
 
+use crate::errno::failure;
+use crate::meta::Meta;
 use crate::text;
 use crate::undo::survey;
 use crate::writing::{Base, Before, Place, Version, digest_file};
@@ -98,16 +101,61 @@ pub(crate) fn check_overwritten(to: &Place, expected: &Expected) -> Result<(), F
             Failure::from(Reason::ReadOnly).hint("Remove it first, or choose another name.")
         );
     }
-    if matches!(expected, Expected::Anything) {
-        return Ok(());
+    check_base(to, expected).map(drop)
+}
+
+/// A file that was what was expected, to be looked at once more.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    file: OwnedFd,
+    hash: Digest,
+}
+
+impl Checked {
+    /// Whether nobody has written into it since.
+    pub(crate) fn still(&self) -> Result<(), Failure> {
+        if digest_file(&self.file)? == self.hash {
+            return Ok(());
+        }
+        Err(mismatch())
     }
-    let hash = digest_file(&base.handle)?;
+}
+
+/// Whether what stands at `place` is what is expected. Where something is
+/// expected of a file, it comes back opened.
+pub(crate) fn check_base(place: &Place, expected: &Expected) -> Result<Option<Checked>, Failure> {
+    let Some(base) = &place.base else {
+        return check(None, expected).map(|()| None);
+    };
+    if matches!(expected, Expected::Anything) {
+        return Ok(None);
+    }
+    let checked = match base.meta.entity {
+        Entity::File => Some(open_again(place, base)?),
+        Entity::Directory | Entity::Symlink | Entity::Special | Entity::Mount => None,
+    };
     let before = Before {
         meta: &base.meta,
         bytes: None,
-        hash: Some(hash),
+        hash: checked.as_ref().map(|checked| checked.hash),
     };
-    check(Some(&before), expected)
+    check(Some(&before), expected)?;
+    Ok(checked)
+}
+
+/// The file at `place`, opened to be read: what is only moved or removed was
+/// not.
+fn open_again(place: &Place, base: &Base) -> Result<Checked, Failure> {
+    let (dir, above) = (place.parent.as_fd(), &place.parent_path);
+    let file = place
+        .root
+        .open_child(dir, above, &place.leaf, OFlags::RDONLY)?;
+    let meta = Meta::of_stat(&rustix::fs::fstat(&file).map_err(failure)?);
+    if (meta.dev, meta.ino) != (base.meta.dev, base.meta.ino) {
+        return Err(mismatch());
+    }
+    let hash = digest_file(&file)?;
+    Ok(Checked { file, hash })
 }
 
 /// Whether what is there is what is expected.

@@ -4,7 +4,7 @@
 //! one strict system call, looks at the handle it got before it uses it, and
 //! acts only with a permit. [`ScopedFs`] is the whole of it for callers:
 //! attempt, enter, act, in that order, in one place.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -19,9 +19,11 @@ mod errno;
 mod guards;
 mod hiding;
 pub mod ignores;
+mod importing;
 mod kept;
 mod ledger;
 mod meta;
+mod moving;
 mod options;
 #[cfg(portcullis_oracle)]
 mod oracle;
@@ -35,6 +37,7 @@ mod seen;
 mod shared_secret;
 mod survey;
 mod sys;
+mod temp;
 pub mod text;
 mod undo;
 mod undoing;
@@ -52,7 +55,7 @@ pub use ledger::{
     Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
-pub use options::{Changed, Expect, NewModes, WriteMode, WriteOptions};
+pub use options::{Changed, Expect, MoveOptions, NewModes, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
 pub use private_dir::PrivateDir;
 pub use recovering::{Interrupted, Leftover};
@@ -62,6 +65,7 @@ pub use scratch_dir::ScratchDir;
 pub use shared_secret::shared_secret;
 pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};
+pub use temp::{MakingTemp, TempWorkspace};
 pub use undo::{Entry as UndoEntry, State as UndoState, Where as UndoPlace};
 pub use undoing::Undone;
 pub use writing::{Cas, Label, Receipt, Removed, Version};

@@ -61,6 +61,25 @@ impl Default for WriteOptions {
     }
 }
 
+/// How something is moved.
+#[derive(Clone, Debug)]
+pub struct MoveOptions {
+    /// Whether a file that is there may be replaced.
+    pub overwrite: bool,
+    /// What is expected to be moved.
+    pub source: Expect,
+}
+
+impl Default for MoveOptions {
+    /// As `mv` does: nothing of what is moved is lost, so it may be anything.
+    fn default() -> Self {
+        Self {
+            overwrite: true,
+            source: Expect::Anything,
+        }
+    }
+}
+
 /// A change that is done.
 #[derive(Clone, Debug)]
 pub struct Changed {

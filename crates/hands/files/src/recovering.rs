@@ -19,6 +19,7 @@ use crate::ledger::{Unfinished, mark_swept, unfinished};
 use crate::meta::Meta;
 use crate::private_dir::PrivateDir;
 use crate::sys;
+use crate::temp::Abandoned;
 use crate::undo::{Entry, State};
 use crate::writing::{conflict_name, staged_name};
 
@@ -35,6 +36,8 @@ pub enum Leftover {
     PutBack,
     /// Somebody else's save: kept beside the file.
     Conflict,
+    /// A private workspace whose owner is gone: removed.
+    Abandoned,
 }
 
 /// One operation that a crash interrupted.
@@ -54,11 +57,26 @@ pub struct Interrupted {
     pub kept_as: Option<String>,
 }
 
+impl Interrupted {
+    fn workspace(gone: &Abandoned) -> Self {
+        Self {
+            request: gone.name.clone(),
+            verb: Verb::Mkdir,
+            root: gone.name.clone(),
+            path: RelPath::root(),
+            found: Leftover::Abandoned,
+            kept_as: None,
+        }
+    }
+}
+
 impl Authority {
     /// Puts right what dead processes left in the roots declared here; `data`
     /// holds their audit. With `dry_run` it only says what it would do.
     pub fn recover(&self, data: &PrivateDir, dry_run: bool) -> Result<Vec<Interrupted>, Failure> {
-        let mut done = Vec::new();
+        // What was going on in them went with them.
+        let abandoned = crate::temp::sweep(data, dry_run)?;
+        let mut done: Vec<Interrupted> = abandoned.iter().map(Interrupted::workspace).collect();
         for chain in unfinished(data)? {
             let mut all_here = true;
             for operation in &chain.operations {
@@ -66,6 +84,9 @@ impl Authority {
                     // It never came to make anything.
                     continue;
                 };
+                if abandoned.iter().any(|gone| gone.identity == root) {
+                    continue;
+                }
                 let declared = self.roots().find(|d| d.root().identity() == root);
                 match declared {
                     Some(declared) => match put_right(declared, operation, dry_run) {

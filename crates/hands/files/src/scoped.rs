@@ -46,6 +46,11 @@ impl ScopedFs {
         &self.declared
     }
 
+    /// Who acts in it.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Reads bytes.
     pub async fn read_bytes(&self, path: &str, window: ByteWindow) -> Result<BytesPage, Failure> {
         let (permit, size) = self.reading(path).await?;

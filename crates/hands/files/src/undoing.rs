@@ -125,7 +125,8 @@ impl Undoing<'_> {
             (None, None, Some(after)) => {
                 Self::is_as_left(&deed.place, after)?;
                 let root = std::sync::Arc::clone(&deed.place.root);
-                let removed = remove(&deed.place, Verb::Undo, self.live, Some(self.store))?;
+                let store = Some(self.store);
+                let removed = remove(&deed.place, Verb::Undo, self.live, store, &|| Ok(()))?;
                 // Directories made for it go too, if nothing else is in them.
                 let _kept_if_used = self.unmake(&root);
                 Ok(removed.undo)

@@ -6,9 +6,11 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("only Linux is supported yet: the other platforms' openers are not written");
 
+mod lease;
 mod linux;
 pub(crate) mod probe;
 
+pub(crate) use lease::has_writer;
 pub(crate) use linux::{
     BENEATH, child_meta, handle_meta, is_named, list_buffer, mount_of, open_child, open_walk,
     open_whole, stamping_clock, where_is,

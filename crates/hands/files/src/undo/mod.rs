@@ -15,4 +15,4 @@ mod tree;
 pub use entry::{Entry, State};
 pub use place::Where;
 pub(crate) use store::{Kept, Pre, UndoStore};
-pub(crate) use tree::{remove_tree, survey};
+pub(crate) use tree::{names, remove_tree, survey};

@@ -228,7 +228,7 @@ fn open_directory(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Failur
 }
 
 /// The names in a directory, as bytes: some are no text.
-fn names(dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Failure> {
+pub(crate) fn names(dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Failure> {
     let mut buffer = sys::list_buffer();
     let mut names = Vec::new();
     let mut entries = RawDir::new(dir, &mut buffer);

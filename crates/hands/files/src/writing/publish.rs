@@ -276,7 +276,12 @@ impl Swap<'_> {
             Err(errno) => return Err(failure(errno)),
         }
         match self.displaced_is_base(draft, base) {
-            Ok(true) => Ok(Landed::Swapped),
+            Ok(true) => {
+                if sys::has_writer(base.handle.as_fd()) {
+                    self.labels.push(Label::OpenWriter);
+                }
+                Ok(Landed::Swapped)
+            }
             Ok(false) => Err(self.give_back(draft)),
             // What cannot be looked at is not replaced.
             Err(why) => {

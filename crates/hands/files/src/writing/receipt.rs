@@ -32,6 +32,9 @@ pub enum Label {
     NotKept,
     /// What was there was copied for undo, since it could not be moved there.
     CopiedForUndo,
+    /// A program has the old file open for writing: what it saves there goes to
+    /// the kept copy, and undo says so.
+    OpenWriter,
     /// It was not synced to the disk.
     NotSynced,
 }

@@ -30,12 +30,14 @@ pub struct Removed {
 /// Removes what stands at `place`: a file, a link, or a whole tree.
 ///
 /// It is renamed away first, so that it is there or not there for everybody;
-/// then looked at under its new name, and put back if it is not what was judged.
+/// then looked at under its new name, and put back if it is not what was judged
+/// or `still` says that it is not what the caller expects.
 pub(crate) fn remove(
     place: &Place,
     verb: Verb,
     live: &Live<'_>,
     undo: Option<&UndoStore>,
+    still: &dyn Fn() -> Result<(), Failure>,
 ) -> Result<Removed, Failure> {
     let base = place.base.as_ref().ok_or(Reason::NotFound)?;
     place.is_still()?;
@@ -71,6 +73,10 @@ pub(crate) fn remove(
     if !is_base || place.parent_is_still().is_err() {
         put_back();
         return Err(moved_on(Reason::VersionMismatch));
+    }
+    if let Err(failure) = still() {
+        put_back();
+        return Err(failure);
     }
     let mut labels = Vec::new();
     let undo = if let Some(undo) = undo {

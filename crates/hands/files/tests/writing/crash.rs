@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use portcullis_files::{Authority, FileLedger, LedgerOptions, PrivateDir, Resolver, WriteOptions};
+use portcullis_files::{
+    Authority, Expect, FileLedger, LedgerOptions, PrivateDir, Resolver, WriteOptions,
+};
 use portcullis_gate::{Gate, GateParts, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rules};
 use portcullis_proto::{AccessSet, Mode, RootId, RootKind};
@@ -92,7 +94,12 @@ fn act(calls: &Calls, verb: &str) -> Result<(), portcullis_proto::Failure> {
         "edit" => calls.edit("f", "one", "ONE, and more of it").map(drop),
         "append" => calls.append("f", ", and more of it").map(drop),
         "move" => calls.rename("f", "g").map(drop),
-        "copy" => block_on(calls.0.copy_to("f", &calls.0, "g", &options)).map(drop),
+        "copy" => block_on(
+            calls
+                .0
+                .copy_to("f", &Expect::Anything, &calls.0, "g", &options),
+        )
+        .map(drop),
         "remove" => calls.remove("d").map(drop),
         "undo" => {
             let entries = calls.0.undo_entries()?;

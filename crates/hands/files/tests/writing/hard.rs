@@ -54,6 +54,7 @@ fn a_late_write_of_a_program_that_had_it_open_goes_to_the_kept_copy_and_undo_say
         .unwrap();
     let calls = Calls::of(&world);
     let done = calls.write("f", "two").unwrap();
+    assert_eq!(done.receipt.labels, [Label::OpenWriter]);
     editor.write_all(b"late").unwrap();
     assert_eq!(calls.read("f"), "two");
     let id = done.receipt.undo.unwrap();

@@ -17,6 +17,7 @@ mod hard;
 mod race;
 mod store;
 mod support;
+mod temp;
 mod undo;
 mod verbs;
 mod versions;

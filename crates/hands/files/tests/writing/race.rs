@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use portcullis_files::WriteOptions;
+use portcullis_files::{Expect, MoveOptions, WriteOptions};
 use portcullis_testkit::{Scratch, World};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -83,7 +83,7 @@ fn whatever_is_swapped_nothing_outside_is_created_changed_or_removed() {
             let fs = world.fs_for(&in_session("s"));
             let options = WriteOptions {
                 durable: false,
-                expect: portcullis_files::Expect::Anything,
+                expect: Expect::Anything,
                 ..WriteOptions::default()
             };
             block_on(async {
@@ -95,10 +95,16 @@ fn whatever_is_swapped_nothing_outside_is_created_changed_or_removed() {
                         1 => fs.write_bytes("a/b/g", text.into(), &options).await.is_ok(),
                         2 => fs.append("a/b/g", text, &options).await.is_ok(),
                         3 => fs.mkdir("a/b/d/y").await.is_ok(),
-                        4 => fs.copy_to("a/b/g", &fs, "a/b/d/x", &options).await.is_ok(),
-                        5 => fs.move_to("a/b/g", &fs, "a/b/h", true).await.is_ok(),
+                        4 => fs
+                            .copy_to("a/b/g", &Expect::Anything, &fs, "a/b/d/x", &options)
+                            .await
+                            .is_ok(),
+                        5 => fs
+                            .move_to("a/b/g", &fs, "a/b/h", &MoveOptions::default())
+                            .await
+                            .is_ok(),
                         6 => fs.chmod("a/b/h", 0o640).await.is_ok(),
-                        _ => fs.remove("a/b/d").await.is_ok(),
+                        _ => fs.remove("a/b/d", &Expect::Anything).await.is_ok(),
                     };
                     if ok {
                         done[verb].fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use portcullis_files::text::{Edit, EncodingChoice};
 use portcullis_files::{
-    ByteWindow, Changed, Expect, Receipt, Removed, ScopedFs, WriteMode, WriteOptions,
+    ByteWindow, Changed, Expect, MoveOptions, Receipt, Removed, ScopedFs, WriteMode, WriteOptions,
 };
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, SessionId};
@@ -100,15 +100,21 @@ impl Calls {
     }
 
     pub(crate) fn rename(&self, path: &str, to: &str) -> Result<Receipt, Failure> {
-        block_on(self.0.move_to(path, &self.0, to, true))
+        block_on(self.0.move_to(path, &self.0, to, &MoveOptions::default()))
     }
 
     pub(crate) fn copy(&self, path: &str, to: &str) -> Result<Changed, Failure> {
-        block_on(self.0.copy_to(path, &self.0, to, &WriteOptions::default()))
+        block_on(self.0.copy_to(
+            path,
+            &Expect::Anything,
+            &self.0,
+            to,
+            &WriteOptions::default(),
+        ))
     }
 
     pub(crate) fn remove(&self, path: &str) -> Result<Removed, Failure> {
-        block_on(self.0.remove(path))
+        block_on(self.0.remove(path, &Expect::LastSeen))
     }
 
     pub(crate) fn chmod(&self, path: &str, mode: u32) -> Result<Receipt, Failure> {

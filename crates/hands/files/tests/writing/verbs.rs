@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use portcullis_files::{Expect, Label, WriteMode, WriteOptions};
+use portcullis_files::{Expect, Label, MoveOptions, WriteMode, WriteOptions};
 use portcullis_proto::{Outcome, Phase, Reason};
 
 use crate::support::{Calls, anyway, block_on, create, is_clean, snapshot, world};
@@ -138,7 +138,11 @@ fn move_makes_parents_overwrites_files_and_never_directories() {
     calls.rename("d", "e").unwrap();
     assert_eq!(calls.read("e/x"), "deep");
     let fs = &calls.0;
-    let why = block_on(fs.move_to("g", fs, "e/x", false)).unwrap_err();
+    let stays = MoveOptions {
+        overwrite: false,
+        ..MoveOptions::default()
+    };
+    let why = block_on(fs.move_to("g", fs, "e/x", &stays)).unwrap_err();
     assert_eq!(why.reason(), Reason::AlreadyExists);
     assert!(is_clean(&world.scratch.root()));
 }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use portcullis_files::{Expect, WriteOptions};
+use portcullis_files::{ByteWindow, Expect, MoveOptions, WriteOptions};
 use portcullis_proto::{ErrorKind, Reason};
 
-use crate::support::{Calls, in_session, world};
+use crate::support::{Calls, block_on, in_session, snapshot, world};
 
 fn expecting(expect: Expect) -> WriteOptions {
     WriteOptions {
@@ -132,4 +132,61 @@ fn a_root_can_require_that_a_file_is_read_first() {
     calls.write("new", "two").unwrap();
     calls.read("f");
     calls.write("f", "two").unwrap();
+}
+
+#[test]
+fn what_somebody_changed_since_it_was_read_is_not_removed() {
+    let world = world("f = one\n d/x = deep");
+    let calls = Calls::of(&world);
+    calls.read("f");
+    fs::write(world.scratch.root().join("f"), "two").unwrap();
+    let why = calls.remove("f").unwrap_err();
+    assert_eq!(why.reason(), Reason::VersionMismatch);
+    assert_eq!(calls.read("f"), "two");
+    calls.remove("f").unwrap();
+    // What was never read, and a directory, goes as it is.
+    calls.remove("d").unwrap();
+    assert!(snapshot(&world.scratch.root()).is_empty());
+}
+
+#[test]
+fn moves_copies_and_removals_take_a_version_and_change_nothing_where_it_differs() {
+    let world = world("f = one\n g = two");
+    let calls = Calls::of(&world);
+    let fs = &calls.0;
+    let page = block_on(fs.read_bytes("f", ByteWindow::Whole)).unwrap();
+    let seen = Expect::Version(page.meta.version());
+    std::fs::write(world.scratch.root().join("f"), "new").unwrap();
+    let other = Expect::Hash(portcullis_proto::Digest([7; 32]));
+    let before = snapshot(&world.scratch.root());
+    for expect in [seen, other] {
+        let moving = MoveOptions {
+            source: expect.clone(),
+            ..MoveOptions::default()
+        };
+        let options = WriteOptions::default();
+        let appending = expecting(expect.clone());
+        let refused = [
+            block_on(fs.move_to("f", fs, "h", &moving)).map(drop),
+            block_on(fs.copy_to("f", &expect, fs, "h", &options)).map(drop),
+            block_on(fs.remove("f", &expect)).map(drop),
+            block_on(fs.append("f", "more".into(), &appending)).map(drop),
+        ];
+        for why in refused {
+            assert_eq!(why.unwrap_err().reason(), Reason::VersionMismatch);
+        }
+        assert_eq!(snapshot(&world.scratch.root()), before);
+    }
+    let hash = portcullis_proto::Digest::parse(
+        "11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437",
+    );
+    let now = Expect::Hash(hash.unwrap());
+    block_on(fs.copy_to("f", &now, fs, "h", &WriteOptions::default())).unwrap();
+    let moving = MoveOptions {
+        source: now.clone(),
+        ..MoveOptions::default()
+    };
+    block_on(fs.move_to("f", fs, "i", &moving)).unwrap();
+    block_on(fs.remove("i", &now)).unwrap();
+    assert_eq!(calls.read("h"), "new");
 }

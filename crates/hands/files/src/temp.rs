@@ -1,0 +1,216 @@
+//! Private workspaces: made closed to everybody else, reached through the gate
+//! alone, and gone with their owner, however that ends.
+//!
+//! Invariants: whoever makes one holds a lock on it for as long as it lives, and
+//! makes and locks it while holding the lock on the directory of them all. So one
+//! that can be locked under that lock has no owner any more, and only such a one
+//! is swept away.
+
+use std::ops::Deref;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use portcullis_gate::{Caller, Deed, Grant, GrantSource, RootEntry, RootSpec, Settled};
+use portcullis_policy::RootPolicy;
+use portcullis_proto::{
+    AccessSet, Facts, Failure, Reason, RelPath, Resource, RootId, RootKind, Verb,
+};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat};
+use rustix::io::Errno;
+
+use crate::authority::{Authority, Declared};
+use crate::deeds::Key;
+use crate::errno::failure;
+use crate::options::NewModes;
+use crate::private_dir::PrivateDir;
+use crate::root::{Resolver, Root};
+use crate::scoped::ScopedFs;
+use crate::undo::{names, remove_tree};
+use crate::writing::PathLock;
+
+/// Where they are, in our own state.
+const TEMP: &str = "temp";
+
+/// A private workspace. It goes when this is dropped, and with it every grant
+/// on it; if the process dies, at the next start.
+#[derive(Debug)]
+pub struct TempWorkspace {
+    scope: ScopedFs,
+    grant: Arc<Grant>,
+    parent: PrivateDir,
+    name: String,
+    /// Holds the lock.
+    _owner: OwnedFd,
+}
+
+impl Deref for TempWorkspace {
+    type Target = ScopedFs;
+
+    fn deref(&self) -> &ScopedFs {
+        &self.scope
+    }
+}
+
+impl Drop for TempWorkspace {
+    fn drop(&mut self) {
+        self.grant.revoke();
+        // What cannot be removed now is swept away by the next start.
+        let _left = remove_tree(self.parent.fd(), &self.name);
+    }
+}
+
+/// A workspace about to be made.
+#[derive(Debug)]
+pub struct MakingTemp {
+    entry: Arc<RootEntry>,
+}
+
+impl Deed for MakingTemp {
+    type Key = Key;
+
+    fn facts(&self) -> Facts {
+        Facts {
+            verb: Verb::Mkdir,
+            resources: vec![Resource {
+                root: self.entry.id().clone(),
+                kind: self.entry.kind(),
+                path: RelPath::root(),
+                access: Verb::Mkdir.access(),
+                identity: None,
+            }],
+            shown: None,
+            shrinks: false,
+        }
+    }
+}
+
+impl Authority {
+    /// Makes a private workspace for `caller`, who alone may do anything in it.
+    /// Nothing of it is kept for undo.
+    pub async fn create_temp_workspace(&self, caller: &Caller) -> Result<TempWorkspace, Failure> {
+        let refuse = |why| self.gate().refuse(caller, Verb::Mkdir, TEMP, why);
+        let nowhere = || {
+            Failure::new(Reason::Os, "No place for private workspaces was named.")
+                .hint("Name a state directory, then start again.")
+        };
+        let parent = self.data().ok_or_else(nowhere);
+        let parent = parent.and_then(|data| data.sub(TEMP)).map_err(refuse)?;
+        let name = fresh_name().map_err(refuse)?;
+        let principal = caller.subject.principal.clone();
+        let id = RootId::parse(&name).ok_or(Reason::Bug)?;
+        let spec = RootSpec {
+            id: id.clone(),
+            kind: RootKind::Temp,
+            display_name: None,
+            policy: RootPolicy::of(RootKind::Temp),
+            owner: Some(principal.clone()),
+            trusted: true,
+        };
+        let entry = RootEntry::new(spec.clone());
+        let grant = Grant::new(principal, id, AccessSet::ALL, None, GrantSource::Core);
+        let grant = self.gate().grants().issue(grant).ok_or_else(|| {
+            refuse(
+                Failure::from(Reason::Busy).hint("Close a private workspace, or try again later."),
+            )
+        })?;
+        let made = self
+            .gate()
+            .attempt(caller, Verb::Mkdir, &entry, ".")?
+            .enter(|_| {
+                Ok(MakingTemp {
+                    entry: Arc::clone(&entry),
+                })
+            })
+            .await
+            .and_then(|permit| {
+                permit.spend(Key::turn(), |_, _, live| {
+                    live.still()?;
+                    make(&parent, &name, &spec.policy).map(|made| (made, Settled::default()))
+                })
+            });
+        let (root, owner) = made.inspect_err(|_| {
+            grant.revoke();
+        })?;
+        let declared = Declared::over(root, spec, NewModes::default(), None);
+        Ok(TempWorkspace {
+            scope: ScopedFs::new(Arc::clone(self.gate()), caller.clone(), declared),
+            grant,
+            parent,
+            name,
+            _owner: owner,
+        })
+    }
+}
+
+/// Makes the directory and locks it, before anybody can take it for abandoned.
+fn make(parent: &PrivateDir, name: &str, policy: &RootPolicy) -> Result<(Root, OwnedFd), Failure> {
+    let all = open_dir(parent, ".")?;
+    let _lock = PathLock::take(&all)?;
+    mkdirat(parent.fd(), name, Mode::RWXU).map_err(failure)?;
+    let made = open_dir(parent, name).and_then(|owner| {
+        flock(&owner, FlockOperation::NonBlockingLockExclusive).map_err(failure)?;
+        let root = Root::adopt(&parent.path().join(name), policy, Resolver::Best)?;
+        let stat = rustix::fs::fstat(&owner).map_err(failure)?;
+        if root.identity() != (stat.st_dev, stat.st_ino) {
+            return Err(Reason::ProtectedState.into());
+        }
+        Ok((root, owner))
+    });
+    if made.is_err() {
+        let _not_made = remove_tree(parent.fd(), name);
+    }
+    made
+}
+
+/// A workspace whose owner is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Abandoned {
+    pub(crate) name: String,
+    /// Which directory it is, or was.
+    pub(crate) identity: (u64, u64),
+}
+
+/// Removes the workspaces whose owners are gone; with `dry_run` only names them.
+pub(crate) fn sweep(data: &PrivateDir, dry_run: bool) -> Result<Vec<Abandoned>, Failure> {
+    let parent = match data.existing(TEMP) {
+        Ok(parent) => parent,
+        Err(failure) if failure.reason() == Reason::NotFound => return Ok(Vec::new()),
+        Err(failure) => return Err(failure),
+    };
+    let all = open_dir(&parent, ".")?;
+    let _lock = PathLock::take(&all)?;
+    let mut swept = Vec::new();
+    for name in names(&all)? {
+        let Ok(name) = String::from_utf8(name) else {
+            continue;
+        };
+        let Ok(dir) = open_dir(&parent, &name) else {
+            continue;
+        };
+        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => continue,
+            Err(errno) => return Err(failure(errno)),
+        }
+        let stat = rustix::fs::fstat(&dir).map_err(failure)?;
+        if !dry_run {
+            remove_tree(parent.fd(), &name)?;
+        }
+        swept.push(Abandoned {
+            name,
+            identity: (stat.st_dev, stat.st_ino),
+        });
+    }
+    Ok(swept)
+}
+
+fn open_dir(parent: &PrivateDir, name: &str) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent.fd().as_fd(), name, flags, Mode::empty()).map_err(failure)
+}
+
+fn fresh_name() -> Result<String, Failure> {
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(|error| Failure::from(Reason::Io).detail(error))?;
+    Ok(format!("temp-{:016x}", u64::from_le_bytes(random)))
+}
