@@ -58,6 +58,20 @@ pub(crate) struct ShownDiff {
     truncated: bool,
 }
 
+impl ShownDiff {
+    /// Adds it to a reply's text.
+    pub(crate) fn tell(&self, text: &mut String) {
+        if self.text.is_empty() {
+            return;
+        }
+        text.push('\n');
+        text.push_str(&self.text);
+        if self.truncated {
+            text.push_str("\n(the diff goes on)");
+        }
+    }
+}
+
 impl From<Diff> for ShownDiff {
     fn from(diff: Diff) -> Self {
         Self {
@@ -113,19 +127,19 @@ impl Reply {
             Some(from) => format!("{did} {from} to {}", self.path),
             None => format!("{did} {}", self.path),
         };
-        if let Some(diff) = &self.diff {
+        if let Some(diff) = self
+            .diff
+            .as_ref()
+            .filter(|diff| diff.added + diff.removed > 0)
+        {
             let _ = write!(text, " (+{} -{} lines)", diff.added, diff.removed);
         }
         if self.sha256.is_some() {
             let _ = write!(text, ", {} bytes", self.bytes);
         }
         text.push_str(&afterwards(&self.labels, self.undo.as_deref()));
-        if let Some(diff) = self.diff.as_ref().filter(|diff| !diff.text.is_empty()) {
-            text.push('\n');
-            text.push_str(&diff.text);
-            if diff.truncated {
-                text.push_str("\n(the diff goes on)");
-            }
+        if let Some(diff) = &self.diff {
+            diff.tell(&mut text);
         }
         text
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::arguments::{parse, scope};
-use crate::changed::{afterwards, expect, labels};
+use crate::changed::{ShownDiff, afterwards, expect, labels};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -37,6 +37,9 @@ pub(crate) struct Reply {
     /// What a person names to have it back: portcullis undo apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
+    /// What was in it, where it was a file and there is something to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<ShownDiff>,
 }
 
 pub(crate) async fn call(
@@ -63,11 +66,15 @@ pub(crate) async fn call(
         entries: removed.entries,
         labels: labels(&removed.labels),
         undo: removed.undo,
+        diff: removed.diff.map(ShownDiff::from),
     };
     let mut text = format!("deleted {}", reply.path);
     if reply.entries > 1 {
         let _ = write!(text, " and {} below it", reply.entries - 1);
     }
     text.push_str(&afterwards(&reply.labels, reply.undo.as_deref()));
+    if let Some(diff) = &reply.diff {
+        diff.tell(&mut text);
+    }
     Ok((reply, text))
 }

@@ -18,11 +18,11 @@ pub(crate) async fn call(
         overwrite: way.overwrite,
         source: way.expect,
     };
-    let receipt = way
+    let changed = way
         .from
         .move_to(&way.source, &way.to, &way.destination, &options)
         .await?;
-    let reply = Reply::of(receipt).from(RelPath::parse(&way.source)?.shown());
+    let reply = Reply::of_change(changed).from(RelPath::parse(&way.source)?.shown());
     let text = reply.text("moved");
     Ok((reply, text))
 }

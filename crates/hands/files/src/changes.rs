@@ -11,18 +11,17 @@ use crate::deeds::{Changing, change};
 use crate::guards::{Expected, check, mismatch};
 use crate::options::{Changed, Expect, WriteMode, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
+use crate::showing;
 use crate::text::{
     self, Bom, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding, WriteText,
 };
 use crate::writing::{
-    Before, Content, Place, Published, Receipt, Rules, Want, digest, digest_file, make_directory,
-    publish, set_mode,
+    Before, Content, Place, Receipt, Rules, Want, digest, digest_file, make_directory, publish,
+    set_mode,
 };
 
 /// How often a change that met another one is tried again.
 const TRIES: usize = 64;
-/// The longest diff a reply carries.
-const MAX_DIFF: usize = 64 * 1024;
 
 /// How text is added to a file: as the file has it, with no mark in its middle.
 const CONTINUED: WriteText = WriteText {
@@ -334,7 +333,10 @@ impl ScopedFs {
         })
         .await?;
         self.note_seen(&published.receipt.path, &published.receipt.version);
-        Ok(changed(published, may_see))
+        Ok(Changed {
+            diff: showing::of_written(&published, may_see),
+            receipt: published.receipt,
+        })
     }
 
     /// From attempt to permit, for a change of one place or of two.
@@ -439,24 +441,4 @@ pub(crate) fn settled(receipt: &Receipt) -> Settled {
         hash: receipt.hash,
         counts: None,
     }
-}
-
-fn changed(published: Published, may_see: bool) -> Changed {
-    let Published {
-        receipt,
-        before,
-        after,
-    } = published;
-    // What the caller may not read, a diff must not tell either.
-    let known = receipt.created || before.is_some();
-    let diff = after.filter(|_| may_see && known).map(|after| {
-        let path = receipt.path.shown();
-        text::unified(
-            path,
-            before.as_deref().unwrap_or_default(),
-            &after,
-            MAX_DIFF,
-        )
-    });
-    Changed { receipt, diff }
 }

@@ -35,6 +35,7 @@ mod scoped;
 mod scratch_dir;
 mod seen;
 mod shared_secret;
+mod showing;
 mod survey;
 mod sys;
 mod temp;

@@ -12,7 +12,8 @@ use crate::guards::{
 };
 use crate::options::{Changed, Expect, MoveOptions, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
-use crate::writing::{Content, Parents, Receipt, Removed, Want, publish, relocate, remove};
+use crate::showing::{self, Sight};
+use crate::writing::{Content, Parents, Removed, Want, publish, relocate, remove};
 
 impl ScopedFs {
     /// Moves a file or directory, within this root or to another.
@@ -22,7 +23,7 @@ impl ScopedFs {
         to: &Self,
         destination: &str,
         options: &MoveOptions,
-    ) -> Result<Receipt, Failure> {
+    ) -> Result<Changed, Failure> {
         let permit = self
             .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
                 let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
@@ -40,8 +41,9 @@ impl ScopedFs {
         });
         let source = self.expected_at(&permit.deed().place.path, &options.source);
         let overwrite = options.overwrite;
-        let receipt = elsewhere(move || {
-            change(permit, |deed, _, live| {
+        let may_read = self.shares_root(to) && self.may_read();
+        let changed = elsewhere(move || {
+            change(permit, |deed, terms, live| {
                 let to = deed.to.ok_or(Reason::Bug)?;
                 check_base(&deed.place, &source)?;
                 check_overwritten(&to, &expected)?;
@@ -49,6 +51,8 @@ impl ScopedFs {
                     return Err(Failure::from(Reason::AlreadyExists)
                         .hint("Choose another name, or say that it may be overwritten."));
                 }
+                let sight = Sight { terms, may_read };
+                let over = sight.content(&to).zip(sight.content(&deed.place));
                 let mut parents = Parents::make(to, modes.directory)?;
                 let made = &parents.made;
                 let receipt = relocate(
@@ -61,13 +65,16 @@ impl ScopedFs {
                     deed.shrinks,
                 )?;
                 parents.stay(true);
-                Ok((receipt, Settled::default()))
+                let over = over.as_ref().map(|(was, is)| (&was[..], &is[..]));
+                let diff =
+                    may_read.then(|| showing::of_moved(&deed.place.path, &receipt.path, over));
+                Ok((Changed { receipt, diff }, Settled::default()))
             })
         })
         .await?;
         self.forget_seen(path);
-        to.note_seen(&receipt.path, &receipt.version);
-        Ok(receipt)
+        to.note_seen(&changed.receipt.path, &changed.receipt.version);
+        Ok(changed)
     }
 
     /// Copies a file, within this root or to another, if it is what `source`
@@ -98,25 +105,32 @@ impl ScopedFs {
         let place = permit.deed().to.as_ref().map(|to| to.path.clone());
         let expected = place.map_or(Expected::Anything, |path| to.expected(&path, options));
         let source = self.expected_at(&permit.deed().place.path, source);
-        let published = elsewhere(move || {
-            change(permit, |deed, _, live| {
+        let may_read = self.shares_root(to) && self.may_read();
+        let changed = elsewhere(move || {
+            change(permit, |deed, terms, live| {
                 check_base(&deed.place, &source)?;
+                let sight = Sight { terms, may_read };
+                let copied = sight.content(&deed.place);
                 let source = deed.place.base.ok_or(Reason::NotFound)?;
                 let to = deed.to.ok_or(Reason::Bug)?;
+                let copied = copied.filter(|_| terms.reads_unasked(&to.path));
                 let published = publish(to, &rules, live, undo?.as_deref(), |before| {
                     check(before, &expected)?;
                     Ok(Content::Copy(source.handle.as_fd(), None))
                 })?;
                 let settled = settled(&published.receipt);
-                Ok((published, settled))
+                let known = published.receipt.created || published.before.is_some();
+                let diff = copied.filter(|_| known).map(|copied| {
+                    let before = published.before.as_deref();
+                    showing::of_copied(&published.receipt.path, before, &copied)
+                });
+                let receipt = published.receipt;
+                Ok((Changed { receipt, diff }, settled))
             })
         })
         .await?;
-        to.note_seen(&published.receipt.path, &published.receipt.version);
-        Ok(Changed {
-            receipt: published.receipt,
-            diff: None,
-        })
+        to.note_seen(&changed.receipt.path, &changed.receipt.version);
+        Ok(changed)
     }
 
     /// Removes a file, a link, or a directory and all below it, if it is what is
@@ -131,12 +145,16 @@ impl ScopedFs {
             .await?;
         let undo = self.undo();
         let expected = self.expected_at(&permit.deed().place.path, expect);
+        let may_read = self.may_read();
         let removed = elsewhere(move || {
-            change(permit, |deed, _, live| {
+            change(permit, |deed, terms, live| {
                 let checked = check_base(&deed.place, &expected)?;
                 let still = || checked.as_ref().map_or(Ok(()), Checked::still);
+                let content = Sight { terms, may_read }.content(&deed.place);
                 let undo = undo?;
-                let removed = remove(&deed.place, Verb::Remove, live, undo.as_deref(), &still)?;
+                let mut removed = remove(&deed.place, Verb::Remove, live, undo.as_deref(), &still)?;
+                removed.diff =
+                    content.map(|content| showing::of_removed(&deed.place.path, &content));
                 let counts = Counts {
                     entries: removed.entries,
                     ..Default::default()
@@ -147,5 +165,9 @@ impl ScopedFs {
         .await?;
         self.forget_seen(path);
         Ok(removed)
+    }
+
+    fn shares_root(&self, other: &Self) -> bool {
+        std::sync::Arc::ptr_eq(self.declared(), other.declared())
     }
 }

@@ -149,7 +149,7 @@ async fn a_file_is_written_edited_added_to_copied_moved_and_deleted() {
         json!({"sourcePath": "notes/a.txt", "destinationPath": "deep/er/b.txt"}),
     )
     .await;
-    is_receipt(&copied, "deep/er/b.txt", None);
+    is_receipt(&copied, "deep/er/b.txt", Some((4, 0)));
     assert_eq!(copied["structuredContent"]["from"], "notes/a.txt");
     assert_eq!(
         copied["structuredContent"]["sha256"],
@@ -162,13 +162,85 @@ async fn a_file_is_written_edited_added_to_copied_moved_and_deleted() {
         json!({"sourcePath": "deep/er/b.txt", "destinationPath": "c.txt"}),
     )
     .await;
-    is_receipt(&moved, "c.txt", None);
+    let diff = moved["structuredContent"]["diff"]["text"].as_str();
+    assert_eq!(diff, Some("rename from deep/er/b.txt\nrename to c.txt\n"));
     assert!(!world.path("deep/er/b.txt").exists() && world.path("c.txt").exists());
+    let deleted = call(&world, client, "delete", json!({"path": "c.txt"})).await;
+    let diff = &deleted["structuredContent"]["diff"];
+    assert_eq!((&diff["added"], &diff["removed"]), (&json!(0), &json!(4)));
     let deleted = call(&world, client, "delete", json!({"path": "notes"})).await;
     assert_eq!(deleted["structuredContent"]["path"], "notes", "{deleted}");
     assert_eq!(deleted["structuredContent"]["entries"], 2);
     assert!(deleted["structuredContent"]["undo"].is_string());
     assert!(!world.path("notes").exists());
+}
+
+#[tokio::test]
+async fn bytes_line_ends_and_the_byte_order_mark_are_written_as_told() {
+    let world = World::writing(Mode::Allow);
+    let client = &mut world.connect().handshake(json!({})).await;
+    for (arguments, want) in [
+        (
+            json!({"content": "AP8K", "encoding": "base64"}),
+            &b"\x00\xff\n"[..],
+        ),
+        (
+            json!({"content": "a\nb\n", "lineEnding": "crlf"}),
+            b"a\r\nb\r\n",
+        ),
+        (
+            // The file ends its lines in CR LF, and keeps doing so.
+            json!({"content": "c\nd\n", "bom": true}),
+            b"\xef\xbb\xbfc\r\nd\r\n",
+        ),
+        (
+            json!({"content": "e\n", "lineEnding": "lf", "bom": false}),
+            b"e\n",
+        ),
+    ] {
+        let mut arguments = arguments;
+        arguments["filePath"] = json!("f");
+        let reply = call(&world, client, "write_file", arguments).await;
+        assert_ne!(reply["isError"], true, "{reply}");
+        assert_eq!(fs::read(world.path("f")).unwrap(), want);
+    }
+    let arguments = json!({"filePath": "f", "content": "no base64!", "encoding": "base64"});
+    let reply = call(&world, client, "write_file", arguments).await;
+    is_refused(&reply, "parse_error", "bad_arguments");
+    assert_eq!(fs::read(world.path("f")).unwrap(), b"e\n");
+}
+
+#[tokio::test]
+async fn what_is_moved_copied_added_to_or_deleted_can_be_named_by_its_version() {
+    let world = World::writing(Mode::Allow);
+    let client = &mut world.connect().handshake(json!({})).await;
+    let stale = json!("v1-1-1-1-1");
+    for (tool, arguments) in [
+        ("delete", json!({"path": "src/main.rs"})),
+        (
+            "move",
+            json!({"sourcePath": "src/main.rs", "destinationPath": "x"}),
+        ),
+        (
+            "copy_file",
+            json!({"sourcePath": "src/main.rs", "destinationPath": "x"}),
+        ),
+        (
+            "append_file",
+            json!({"filePath": "src/main.rs", "content": "x"}),
+        ),
+    ] {
+        let before = fs::read(world.path("src/main.rs")).unwrap();
+        let mut arguments = arguments;
+        arguments["expectedVersion"] = stale.clone();
+        let reply = call(&world, client, tool, arguments.clone()).await;
+        is_refused(&reply, "hash_mismatch", "version_mismatch");
+        assert!(!world.path("x").exists(), "{tool}");
+        assert_eq!(fs::read(world.path("src/main.rs")).unwrap(), before);
+        arguments["expectedHash"] = json!("0".repeat(64));
+        let reply = call(&world, client, tool, arguments).await;
+        is_refused(&reply, "parse_error", "bad_arguments");
+    }
 }
 
 #[tokio::test]

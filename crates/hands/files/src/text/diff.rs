@@ -22,7 +22,7 @@ const MAX_COMPARED_BYTES: usize = 32 * 1024 * 1024;
 const CUT: &str = "[The diff goes on and is cut here.]\n";
 
 /// How two texts differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
     /// The unified diff; empty when there is no difference.
     pub text: String,
@@ -32,6 +32,17 @@ pub struct Diff {
     pub removed: u64,
     /// Whether something of the difference is not in `text`.
     pub truncated: bool,
+}
+
+/// The header of a move, as git writes it.
+pub fn renamed(from: &str, to: &str) -> String {
+    let mut header = String::new();
+    for (word, path) in [("rename from ", from), ("rename to ", to)] {
+        header.push_str(word);
+        escape(path, &mut header);
+        header.push('\n');
+    }
+    header
 }
 
 /// How `after` differs from `before`, in at most `max_bytes`.

@@ -30,7 +30,7 @@ mod tests;
 pub use breaks::LineEnding;
 pub use charset::{Charset, OnMalformed};
 pub use cursor::{Cursor, Growth, Stamp};
-pub use diff::{Diff, unified};
+pub use diff::{Diff, renamed, unified};
 pub use edit::{Edit, MAX_EDITS, MAX_RESULT_BYTES, MAX_SPLICES, Planned, Splice, apply, plan};
 pub use encode::{Bom, WriteEncoding, WriteEnding, WriteText, encode};
 pub use json::{JsonLimits, read_json};

@@ -14,6 +14,7 @@ use super::receipt::Label;
 use crate::errno::failure;
 use crate::meta::Meta;
 use crate::sys;
+use crate::text::Diff;
 use crate::undo::{Entry, Kept, State, UndoStore, remove_tree, survey};
 
 /// What was removed.
@@ -25,6 +26,8 @@ pub struct Removed {
     pub labels: Vec<Label>,
     /// What to name to have it undone.
     pub undo: Option<String>,
+    /// What was in it, for a file whose content the caller may see.
+    pub diff: Option<Diff>,
 }
 
 /// Removes what stands at `place`: a file, a link, or a whole tree.
@@ -108,6 +111,7 @@ pub(crate) fn remove(
         entries,
         labels,
         undo,
+        diff: None,
     })
 }
 
@@ -142,5 +146,6 @@ fn remove_by_copy(
         entries,
         labels,
         undo: kept,
+        diff: None,
     })
 }

@@ -99,7 +99,7 @@ impl Calls {
         block_on(self.0.mkdir(path))
     }
 
-    pub(crate) fn rename(&self, path: &str, to: &str) -> Result<Receipt, Failure> {
+    pub(crate) fn rename(&self, path: &str, to: &str) -> Result<Changed, Failure> {
         block_on(self.0.move_to(path, &self.0, to, &MoveOptions::default()))
     }
 

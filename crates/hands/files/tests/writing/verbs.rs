@@ -126,8 +126,8 @@ fn mkdir_is_idempotent_and_a_file_in_the_way_is_told() {
 fn move_makes_parents_overwrites_files_and_never_directories() {
     let world = world("f = one\n g = two\n d/x = deep");
     let calls = Calls::of(&world);
-    let receipt = calls.rename("f", "new/f").unwrap();
-    assert!(receipt.created);
+    let moved = calls.rename("f", "new/f").unwrap();
+    assert!(moved.receipt.created);
     calls.rename("new/f", "g").unwrap();
     assert_eq!(calls.read("g"), "one");
     assert!(!world.scratch.root().join("new/f").exists());
