@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use portcullis_files::{AuditLog, PrivateDir, Probe, Survey, survey, survey_kernel, survey_own};
+use portcullis_files::{
+    AuditLog, PrivateDir, Probe, Survey, shares_mount, survey, survey_kernel, survey_own,
+};
 use portcullis_gate::{Hook as _, HookCall, HookSay};
 use portcullis_policy::Hardlinks;
 use portcullis_proto::{Access, Facts, Principal, RelPath, RequestId, Resource, Subject, Verb};
@@ -29,11 +31,12 @@ pub(crate) fn run(
     report.kernel()?;
     let settings = report.settings(everywhere, env, args)?;
     let data_dir = settings::data_dir(everywhere, env)?;
-    if let Some(data) = report.data(&data_dir)? {
-        report.state(&data)?;
+    let data = report.data(&data_dir)?;
+    if let Some(data) = &data {
+        report.state(data)?;
     }
     if let Some(settings) = settings {
-        report.directories(&settings)?;
+        report.directories(&settings, data.as_ref())?;
         report.hooks(&settings.hooks)?;
         report.world(&settings)?;
     }
@@ -181,7 +184,7 @@ impl Report {
         match exchanges {
             Some(true) => self.fine("RENAME_EXCHANGE: files can change places atomically"),
             Some(false) => self.weak(
-                "RENAME_EXCHANGE is missing (needed for changing files, in a later version)",
+                "RENAME_EXCHANGE is missing: a change is kept apart from other writers only where they lock, and its receipt says cooperative",
                 "use ext4, xfs, btrfs or tmpfs",
             ),
             None => {
@@ -208,11 +211,20 @@ impl Report {
         }
     }
 
-    fn directories(&mut self, settings: &Settings) -> Result<(), Problem> {
+    fn directories(
+        &mut self,
+        settings: &Settings,
+        data: Option<&PrivateDir>,
+    ) -> Result<(), Problem> {
         for root in &settings.roots {
             self.head(&format!("Root {} ({})", root.spec.id, root.spec.kind))?;
             match survey(&root.path) {
-                Ok(seen) => self.directory(root, &seen)?,
+                Ok(seen) => {
+                    self.directory(root, &seen)?;
+                    if let Some(data) = data {
+                        self.undo(data, root)?;
+                    }
+                }
                 Err(failure) => self.missing(
                     Problem::from(failure).what,
                     "name a directory that is there: portcullis doctor --dir DIR",
@@ -255,6 +267,16 @@ impl Report {
                 format_args!("{some} of {looked} files have another name, and all are read"),
                 "portcullis mcp --hardlinks allow-own",
             ),
+        }
+    }
+
+    fn undo(&mut self, data: &PrivateDir, root: &RootSetting) -> Result<(), Problem> {
+        match shares_mount(data, &root.path) {
+            Ok(true) => self.fine("what changes displace is kept for undo in the data directory"),
+            Ok(false) => self.fine(
+                "on another mount than the data directory: what changes displace is kept for undo at the top of that mount, in the root as .portcullis, or by copy; portcullis undo list says which",
+            ),
+            Err(failure) => self.problem(&failure.into()),
         }
     }
 

@@ -64,7 +64,7 @@ pub use root::{Resolver, Root};
 pub use scoped::ScopedFs;
 pub use scratch_dir::ScratchDir;
 pub use shared_secret::shared_secret;
-pub use survey::{KernelSurvey, Survey, survey, survey_kernel, survey_own};
+pub use survey::{KernelSurvey, Survey, shares_mount, survey, survey_kernel, survey_own};
 pub use sys::probe::{Probe, probe};
 pub use temp::{MakingTemp, TempWorkspace};
 pub use undo::{Entry as UndoEntry, State as UndoState, Where as UndoPlace};

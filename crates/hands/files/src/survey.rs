@@ -13,6 +13,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::private_dir::PrivateDir;
+use crate::sys;
 use crate::sys::probe::{Probe, probe};
 
 /// What the kernel offers.
@@ -144,6 +146,16 @@ pub fn survey(dir: &Path) -> Result<Survey, Failure> {
     let mut survey = of_handle(&handle)?;
     look_for_links(dir, &mut survey);
     Ok(survey)
+}
+
+/// Whether what changes displace in the directory at `path` can be kept in
+/// `data` by a rename: whether both are on one mount.
+pub fn shares_mount(data: &PrivateDir, path: &Path) -> Result<bool, Failure> {
+    let served = open(path)?;
+    let mount = |dir| sys::handle_meta(dir).map(|seen| sys::mount_of(&seen));
+    let both = mount(data.fd()).and_then(|own| Ok((own, mount(served.as_fd())?)));
+    both.map(|(own, served)| own == served)
+        .map_err(crate::errno::failure)
 }
 
 /// Looks at a directory of our own, by doing: makes, exchanges and removes two
