@@ -209,8 +209,8 @@ impl ScopedFs {
             .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
                 let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
                 let there = to.destination(destination, terms)?;
-                deed.shrinks = takes_protected(&deed.place, Some(&there), terms)?
-                    || shrinks_by(&there, &deed.place);
+                deed.shrinks = shrinks_by(&there, &deed.place);
+                takes_protected(&deed.place, Some(&there), terms)?.ask(&mut deed);
                 deed.to = Some(there);
                 Ok(deed)
             })
@@ -298,7 +298,7 @@ impl ScopedFs {
         let permit = self
             .changing(Verb::Remove, path, None, |path, terms| {
                 let mut deed = self.deed(Verb::Remove, path, terms, Want::Anything)?;
-                deed.shrinks = takes_protected(&deed.place, None, terms)?;
+                takes_protected(&deed.place, None, terms)?.ask(&mut deed);
                 Ok(deed)
             })
             .await?;
@@ -492,6 +492,7 @@ impl ScopedFs {
             to: None,
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         })
     }
 
