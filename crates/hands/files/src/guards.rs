@@ -34,7 +34,10 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    fn add(&mut self, path: RelPath) {
+    fn add(&mut self, path: Option<RelPath>) {
+        let Some(path) = path else {
+            return;
+        };
         let all = self.all.get_or_insert_default();
         all.update(path.as_str());
         all.update([0]);
@@ -100,8 +103,10 @@ pub(crate) fn takes_protected(
             None => here.as_ref().and_then(Class::of_change).is_some(),
             Some(to) => !keeps_its_class(&from.path, &to.path, below),
         };
-        if let Some(path) = there.or(here).filter(|_| asks) {
-            protected.add(path);
+        if asks {
+            // Named by where it is protected.
+            let is_protected = |path: &RelPath| Class::of_change(path).is_some();
+            protected.add(there.filter(is_protected).or(here));
         }
         Ok(())
     })?;

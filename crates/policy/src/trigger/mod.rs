@@ -21,8 +21,8 @@ use crate::Class;
 pub struct Trigger {
     /// In words for a person, about the file: "git runs it before every commit".
     pub runs: &'static str,
-    /// How many directories stand above the place: it is run by whoever works
-    /// in the last of them.
+    /// How many directories stand above the outermost place it stands in: it is
+    /// run for whoever works in the last of them.
     above: usize,
 }
 
@@ -31,26 +31,28 @@ impl Trigger {
     /// does unasked.
     pub fn of(path: &RelPath) -> Option<Self> {
         let names: Vec<Cow<'_, str>> = path.components().map(folded).collect();
-        names.iter().enumerate().find_map(|(above, first)| {
+        let mut best: Option<(usize, &Place)> = None;
+        let mut outermost = None;
+        for (above, first) in names.iter().enumerate() {
             let below = names.get(above + 1..).unwrap_or_default();
             let same_length = INDEX.by_length.get(first.len());
-            let found = same_length
-                .into_iter()
-                .flatten()
-                .chain(&INDEX.wild)
-                .filter(|place| place.holds(first, below));
-            // The place that says most is told; of two that say as much, the first.
-            let most = found.reduce(|best, next| {
-                if next.says() > best.says() {
-                    next
-                } else {
-                    best
+            for place in same_length.into_iter().flatten().chain(&INDEX.wild) {
+                if !place.holds(first, below) {
+                    continue;
                 }
-            });
-            most.map(|place| Self {
-                runs: place.runs,
-                above,
-            })
+                outermost.get_or_insert(above);
+                // The place that says most is told; of two that say as much, the first.
+                let says =
+                    |(above, place): (usize, &Place)| (above + place.rest.len(), place.says());
+                if best.is_none_or(|best| says((above, place)) > says(best)) {
+                    best = Some((above, place));
+                }
+            }
+        }
+        let (_, place) = best?;
+        Some(Self {
+            runs: place.runs,
+            above: outermost?,
         })
     }
 }
@@ -103,11 +105,11 @@ struct Place {
 }
 
 impl Place {
-    /// How much it says: names first, then the letters of the last.
-    fn says(&self) -> (usize, usize) {
+    /// How much it says of one name: all of it, or its beginning or end.
+    fn says(&self) -> (usize, bool) {
         let last = self.rest.last().unwrap_or(&self.first);
         let wild = last.starts_with('*') || last.ends_with('*');
-        (self.rest.len(), if wild { 0 } else { last.len() })
+        (self.rest.len(), !wild)
     }
 
     /// Whether a path that goes on like this stands there or below.

@@ -559,6 +559,10 @@ pub(super) const RUNS: &[(&str, &[&str])] = &[
     ),
     // ways in, and programs that give credentials
     (
+        "ssh and sshd read it: it can say who is let in, and what runs then",
+        &[".ssh"],
+    ),
+    (
         "ssh reads it at every connection, and runs the commands it names",
         &[".ssh/config"],
     ),
@@ -578,7 +582,7 @@ pub(super) const RUNS: &[(&str, &[&str])] = &[
     ),
     (
         "the tool runs the credential program it names at its next call",
-        &[".aws/config", ".kube/config", ".docker/config.json"],
+        &[".aws", ".gnupg", ".kube/config", ".docker/config.json"],
     ),
     // agents
     (
