@@ -560,7 +560,10 @@ fn changed(published: Published, may_see: bool) -> Changed {
         before,
         after,
     } = published;
-    // What the caller may not read, a diff must not tell either.
+    // What the caller may not read, a diff must not tell either, nor a hash by
+    // which it could be guessed.
+    let mut receipt = receipt;
+    receipt.hash = receipt.hash.filter(|_| may_see);
     let known = receipt.created || before.is_some();
     let diff = after.filter(|_| may_see && known).map(|after| {
         let path = receipt.path.shown();
