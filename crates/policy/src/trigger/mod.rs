@@ -6,15 +6,22 @@
 //! a Makefile or a test, is source and stands in no table; the line between the
 //! two is drawn in `docs/decisions/013-what-runs-unasked.md`.
 
-mod places;
+mod home;
+mod project;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use portcullis_proto::{Facts, RelPath, Verb};
 
-use self::places::RUNS;
+use self::home::HOME;
+use self::project::PROJECT;
 use crate::Class;
+
+/// A row of the table: what would run a file, in the words that stand behind its
+/// path in a question, and where such files stand. A place is a path of names,
+/// at any depth, and what stands below it; `*` begins or ends a name.
+type Row = (&'static str, &'static [&'static str]);
 
 /// What would run a file, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +145,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
         by_length: Vec::new(),
         wild: Vec::new(),
     };
-    for (runs, places) in RUNS {
+    for (runs, places) in PROJECT.iter().chain(HOME) {
         for place in *places {
             let mut names = place.split('/');
             let first = names.next().unwrap_or_default();

@@ -16,7 +16,7 @@ fn runs(text: &str) -> Option<&'static str> {
 #[test]
 fn no_place_stands_twice_and_each_is_found_by_its_own_name() {
     let mut seen = HashSet::new();
-    for (words, places) in RUNS {
+    for (words, places) in PROJECT.iter().chain(HOME) {
         assert!(!words.ends_with('.') && !words.is_empty(), "{words}");
         for place in *places {
             assert!(seen.insert(place), "{place} stands twice");
