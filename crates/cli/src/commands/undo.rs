@@ -167,7 +167,8 @@ impl Desk {
     fn diff(&self, args: &UndoOneArgs) -> Result<Ending, Problem> {
         let Kept { scope, entry } = self.one(&args.id)?;
         let mut out = Out::stdout();
-        if Class::of(&entry.path, Access::Read) == Some(Class::Secret) {
+        let mut places = [Some(&entry.path), entry.to.as_ref()].into_iter().flatten();
+        if places.any(|path| Class::of(path, Access::Read) == Some(Class::Secret)) {
             out.line("It is a secret file: what it holds and held is not shown. What it did: portcullis undo show ID")?;
             return Ok(Ending::Fine);
         }

@@ -314,6 +314,84 @@ fn with_a_yes_each_plant_is_made_once_and_the_next_change_is_asked_about_again()
     }
 }
 
+/// Works in the tree as a person does, with their own git and shell; says which
+/// plants were run.
+fn work(root: &Path) -> Vec<String> {
+    let fired = root.join("fired");
+    fs::create_dir(&fired).unwrap();
+    for (program, args) in [
+        ("git", &["status", "--short"][..]),
+        ("git", &["commit", "-q", "--allow-empty", "-m", "m"]),
+        ("git", &["checkout", "-q", "-b", "next"]),
+        ("bash", &["-ic", ":"]),
+        ("bash", &["-lc", ":"]),
+    ] {
+        std::process::Command::new(program)
+            .args(args)
+            .current_dir(root)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", root)
+            .envs([
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+                ("GIT_AUTHOR_NAME", "t"),
+                ("GIT_AUTHOR_EMAIL", "t@example"),
+                ("GIT_COMMITTER_NAME", "t"),
+                ("GIT_COMMITTER_EMAIL", "t@example"),
+            ])
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+    }
+    let names = fs::read_dir(fired).unwrap();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The table is about what really runs: the same plants, with a real git and a
+/// real shell, fire where a person said yes and do not where they said no.
+#[test]
+fn what_is_refused_does_not_fire_and_what_is_allowed_does() {
+    for (decision, want) in [
+        (Decision::DenyOnce, &[][..]),
+        (
+            Decision::AllowOnce,
+            &["bashrc", "checkout", "commit", "monitor", "profile"],
+        ),
+    ] {
+        let world = tree();
+        let root = world.scratch.root();
+        let init = std::process::Command::new("git")
+            .args(["init", "-q"])
+            .current_dir(&root)
+            .output();
+        assert!(init.unwrap().status.success());
+        let touch = |name: &str| format!("touch {}/fired/{name}", root.display());
+        let person = Asked::deciding(&world, decision);
+        let said = |done: Result<(), Failure>| {
+            assert_eq!(done.is_ok(), decision.allows(), "{done:?}");
+        };
+        for (path, name) in [
+            (".git/hooks/pre-commit", "commit"),
+            (".git/hooks/post-checkout", "checkout"),
+            (".bashrc", "bashrc"),
+            (".profile", "profile"),
+        ] {
+            let text = format!("#!/bin/sh\n{}\n", touch(name));
+            said(person.calls.write(path, &text).map(drop));
+            if path.contains("hooks") && decision.allows() {
+                said(person.calls.chmod(path, 0o755).map(drop));
+            }
+        }
+        let text = format!("[core]\n\tfsmonitor = \"{}; false\"\n", touch("monitor"));
+        said(person.calls.append(".git/config", &text).map(drop));
+        assert_eq!(work(&root), want, "{decision:?}");
+    }
+}
+
 #[test]
 fn a_directory_alone_holds_nothing_to_run_and_is_made_unasked() {
     let world = tree();
