@@ -103,6 +103,7 @@ impl Deed for Reading {
             }],
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule};
+use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule, triggers};
 use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason};
 
 use crate::approve::Reply;
@@ -196,20 +196,25 @@ fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
     // Literally this path: a name with a `*` in it must not talk an operator
     // into a rule for everything.
     let pattern = serde_json::Value::from(PatternSet::exact(path));
-    let (message, rule) = match asking.class {
-        Some(class) => (
-            format!(
-                "{path} is of the {} class, which needs a person's yes, and nobody can be asked here.",
-                class.as_str()
-            ),
-            format!("{{\"pattern\": {pattern}, \"coversProtected\": true}}"),
-        ),
-        None => (
-            format!("{path} needs a person's yes, and nobody can be asked here."),
-            pattern.to_string(),
-        ),
+    let of_class = asking.class.map_or_else(String::new, |class| {
+        format!(" is of the {} class, which", class.as_str())
+    });
+    let would_run = triggers(facts)
+        .first()
+        .map(|(path, runs)| format!(" What would run {}: {runs}.", path.shown()))
+        .unwrap_or_default();
+    let message =
+        format!("{path}{of_class} needs a person's yes, and nobody can be asked here.{would_run}");
+    let rule = match asking.class {
+        Some(_) => format!("{{\"pattern\": {pattern}, \"coversProtected\": true}}"),
+        None => pattern.to_string(),
     };
-    Failure::new(Reason::ApprovalUnavailable, message).hint(format!(
-        "The operator can answer with `portcullis approve --watch`, or allow it for good: {rule} under resourcePermissions.{group}.allow in settings.json."
-    ))
+    let answer = "The operator can answer with `portcullis approve --watch`";
+    Failure::new(Reason::ApprovalUnavailable, message).hint(match asking.remembered {
+        // No rule answers what is asked about every time.
+        Remembered::Never => format!("{answer}."),
+        Remembered::Subtree | Remembered::ExactPath => format!(
+            "{answer}, or allow it for good: {rule} under resourcePermissions.{group}.allow in settings.json."
+        ),
+    })
 }

@@ -90,9 +90,10 @@ impl Attempt {
             raised = raised.or(by_hook);
             judged = self.judged(&facts)?;
         }
-        // A yes to the secret path answers for the same path resolved. What the
-        // path as written would be asked about, is asked wherever it leads.
-        let covered = asked_about_secret && same_paths(&lexical, &facts);
+        // A yes to the secret path answers for the same path resolved, unless
+        // there is more below it. What the path as written would be asked about,
+        // is asked wherever it leads.
+        let covered = asked_about_secret && same_paths(&lexical, &facts) && facts.below.is_empty();
         let asking = judged
             .asking
             .filter(|asking| !(covered && asking.class == Some(Class::Secret)))

@@ -212,6 +212,7 @@ impl Gate {
                     }],
                     shown: None,
                     shrinks: false,
+                    below: Vec::new(),
                 };
                 let book = Book::open(self, caller, facts);
                 Ok(Attempt::new(
@@ -239,6 +240,7 @@ impl Gate {
             resources: Vec::new(),
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         };
         let mut book = Book::open(self, caller, nothing);
         book.alleged = Some(clip(alleged));
@@ -264,6 +266,7 @@ impl Gate {
             }],
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         };
         let view = self.view(caller, root);
         let granted = matches!(self.granted(caller, root, verb.access()), Granted::By(_));

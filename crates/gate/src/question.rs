@@ -1,7 +1,9 @@
 //! A question to a person, pinned to the digest of what it is about.
 
-use portcullis_policy::{Asking, Class, Remembered};
-use portcullis_proto::{ConversationId, Digest, Facts, Principal, QuestionId, RunId, Subject};
+use portcullis_policy::{Asking, Class, Remembered, triggers};
+use portcullis_proto::{
+    ConversationId, Digest, Facts, Principal, QuestionId, RelPath, RunId, Subject,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -144,7 +146,14 @@ impl Question {
         }
     }
 
-    /// One sentence for a prompt: what would be done, to what.
+    /// What would run what is changed, each path with its words. Not kept with
+    /// the question: the paths are, and the table of the policy says it again.
+    pub fn runs(&self) -> Vec<(&RelPath, &'static str)> {
+        triggers(&self.facts)
+    }
+
+    /// One sentence for a prompt: what would be done, to what, and what would
+    /// run it.
     pub fn sentence(&self) -> String {
         let paths: Vec<String> = self
             .facts
@@ -157,7 +166,17 @@ impl Question {
             .as_deref()
             .map(|class| format!(", a path of the {class} class"))
             .unwrap_or_default();
-        format!("{} {}{class}", self.facts.verb, paths.join(" → "))
+        let runs: Vec<String> = self
+            .runs()
+            .into_iter()
+            .map(|(path, runs)| format!("; {}: {runs}", path.shown()))
+            .collect();
+        format!(
+            "{} {}{class}{}",
+            self.facts.verb,
+            paths.join(" → "),
+            runs.concat()
+        )
     }
 }
 

@@ -1,10 +1,15 @@
 //! Protected classes: files whose change runs code, and files that are secret.
 //!
 //! Decided by name alone, so that a path can be classed before it is resolved
-//! and before it exists. Names are compared without regard to ASCII case,
-//! because on a case-insensitive volume `.ENV` is `.env`.
+//! and before it exists. Names are compared without regard to case, because on
+//! a case-insensitive volume `.ENV` is `.env`. What decides what runs stands in
+//! the table of triggers.
+
+use std::borrow::Cow;
 
 use portcullis_proto::{Access, RelPath};
+
+use crate::trigger::{Trigger, folded};
 
 /// Why a path needs a person's yes even where its group is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +34,12 @@ impl Class {
         if is_secret(path) {
             return Some(Self::Secret);
         }
-        (access.mutates() && is_auto_exec(path)).then_some(Self::AutoExec)
+        (access.mutates() && Trigger::of(path).is_some()).then_some(Self::AutoExec)
+    }
+
+    /// The class that protects `path` from being changed, if any.
+    pub fn of_change(path: &RelPath) -> Option<Self> {
+        Self::of(path, Access::Write)
     }
 }
 
@@ -79,6 +89,8 @@ const SECRET_NAMES: &[&str] = &[
     ".dockercfg",
     ".s3cfg",
     ".boto",
+    ".credentials.json",
+    ".terraformrc",
 ];
 /// Secret by the directory they stand in.
 const SECRET_PAIRS: &[(&str, &str)] = &[
@@ -90,6 +102,26 @@ const SECRET_PAIRS: &[(&str, &str)] = &[
     (".config", "gcloud"),
     ("gh", "hosts.yml"),
     (".terraform.d", "credentials.tfrc.json"),
+    (".composer", "auth.json"),
+    (".codex", "auth.json"),
+    (".m2", "settings.xml"),
+    (".gradle", "gradle.properties"),
+];
+/// Secret names that begin with a letter, at any depth.
+const SECRET_FILES: &[&str] = &[
+    "kubeconfig",
+    "credentials.json",
+    "service-account.json",
+    "service_account.json",
+    "serviceaccount.json",
+    "service-account-key.json",
+    "serviceaccountkey.json",
+    "application_default_credentials.json",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.yaml",
+    "secrets.yml",
+    "pgpass.conf",
 ];
 /// Each with the one dot it begins with.
 const SECRET_ENDINGS: &[&str] = &[
@@ -101,6 +133,10 @@ const SECRET_ENDINGS: &[&str] = &[
     ".keystore",
     ".kdbx",
     ".ppk",
+    ".p8",
+    ".ovpn",
+    ".keytab",
+    ".kubeconfig",
 ];
 /// Templates of `.env` that are meant to be read.
 const ENV_TEMPLATES: &[&str] = &[".example", ".sample", ".template", ".dist", ".defaults"];
@@ -115,13 +151,13 @@ const KEY_NAMES: &[&str] = &[
 ];
 
 fn is_secret(path: &RelPath) -> bool {
-    let mut above = "";
-    for name in path.components() {
-        if (name.starts_with('.') && SECRET_DIRS.iter().any(|dir| is(name, dir)))
+    let mut above = Cow::Borrowed("");
+    for name in path.components().map(folded) {
+        if (name.starts_with('.') && SECRET_DIRS.iter().any(|dir| is(&name, dir)))
             || SECRET_PAIRS
                 .iter()
-                .any(|(dir, file)| is(above, dir) && is(name, file))
-            || is_secret_name(name)
+                .any(|(dir, file)| is(&above, dir) && is(&name, file))
+            || is_secret_name(&name)
         {
             return true;
         }
@@ -203,105 +239,8 @@ fn is_secret_itself(name: &str) -> bool {
         });
     }
     SECRET_ENDINGS.iter().any(|secret| is(ending, secret))
+        || SECRET_FILES.iter().any(|secret| is(name, secret))
         || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))
-}
-
-/// Directories in which every file decides what runs.
-const EXEC_DIRS: &[&str] = &[
-    ".git",
-    ".husky",
-    ".githooks",
-    ".circleci",
-    ".buildkite",
-    ".devcontainer",
-    ".idea",
-    ".claude",
-    ".cursor",
-    ".codex",
-    ".qwen",
-    ".gemini",
-    ".continue",
-    ".windsurf",
-    ".direnv",
-];
-/// Names that decide what runs, at any depth.
-const EXEC_NAMES: &[&str] = &[
-    ".envrc",
-    ".gitmodules",
-    ".gitattributes",
-    ".gitlab-ci.yml",
-    ".travis.yml",
-    ".drone.yml",
-    "jenkinsfile",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-    ".pre-commit-config.yaml",
-    ".mcp.json",
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".pnpmfile.cjs",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zprofile",
-    ".zshenv",
-    ".zlogin",
-    ".zlogout",
-    ".kshrc",
-    ".inputrc",
-    ".vimrc",
-    ".exrc",
-    ".nvimrc",
-    ".gdbinit",
-    ".lldbinit",
-    ".tmux.conf",
-    ".xprofile",
-    ".xinitrc",
-    ".pythonrc",
-    "sitecustomize.py",
-    "usercustomize.py",
-];
-/// Names that decide what runs, by the directory they stand in.
-const EXEC_PAIRS: &[(&str, &str)] = &[
-    (".github", "workflows"),
-    (".github", "actions"),
-    (".gitea", "workflows"),
-    (".forgejo", "workflows"),
-    (".vscode", "tasks.json"),
-    (".vscode", "launch.json"),
-    (".vscode", "settings.json"),
-    (".vscode", "extensions.json"),
-    (".vscode", "mcp.json"),
-    (".zed", "tasks.json"),
-    (".zed", "settings.json"),
-    (".cargo", "config"),
-    (".cargo", "config.toml"),
-    (".config", "fish"),
-    (".config", "autostart"),
-    (".config", "systemd"),
-    (".config", "git"),
-    (".config", "direnv"),
-];
-
-fn is_auto_exec(path: &RelPath) -> bool {
-    let mut above = "";
-    for name in path.components() {
-        if EXEC_DIRS.iter().any(|dir| is(name, dir))
-            || EXEC_NAMES.iter().any(|exec| is(name, exec))
-            || EXEC_PAIRS
-                .iter()
-                .any(|(dir, file)| is(above, dir) && is(name, file))
-        {
-            return true;
-        }
-        above = name;
-    }
-    false
 }
 
 #[cfg(test)]
@@ -336,6 +275,9 @@ mod tests {
             ".env/nested",
             "a/.Git-Credentials",
             "prod.env",
+            "k8s/prod.kubeconfig",
+            "Service-Account.json",
+            ".aw\u{17f}/credentials",
         ] {
             check(path, Access::Read, Some(Class::Secret));
         }
@@ -355,6 +297,9 @@ mod tests {
             ".key",
             "a.pemx",
             "pem",
+            "src/credentials/mod.rs",
+            "docs/secrets.md",
+            "kubeconfig.go",
         ] {
             check(path, Access::Read, None);
         }

@@ -11,7 +11,7 @@ use portcullis_proto::{
 };
 
 use crate::explain::{Silent, Trace};
-use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Terms};
+use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Terms, Trigger};
 
 /// What a verdict on paths of one root depends on, gathered by the gate.
 #[derive(Clone, Debug)]
@@ -104,7 +104,10 @@ pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
     if facts.shrinks && asked.is_none() {
         asked = Some(Asking {
             class: None,
-            source: Source::Builtin("loss-guard"),
+            source: Source::Builtin(match &*facts.below {
+                [] => "loss-guard",
+                [..] => "protected-below",
+            }),
             remembered: Remembered::Never,
         });
     }
@@ -209,10 +212,21 @@ pub(crate) fn rule_on_path(
         return deny(Reason::Untrusted, Source::Builtin("trust"));
     }
 
-    // What hides every value tells no secret.
-    let class = Class::of(path, access).filter(|class| *class != Class::Secret || verb.reveals());
+    let class = Class::of(path, access).filter(|class| match class {
+        // What hides every value tells no secret.
+        Class::Secret => verb.reveals(),
+        // An empty directory holds nothing to run.
+        Class::AutoExec => verb != Verb::Mkdir,
+    });
     trace.step("protected class", || {
-        class.map_or("none", Class::as_str).into()
+        let runs = class
+            .filter(|_| access.mutates())
+            .and_then(|_| Trigger::of(path));
+        match (class, runs) {
+            (None, _) => "none".into(),
+            (Some(class), None) => class.as_str().into(),
+            (Some(class), Some(trigger)) => format!("{}: {}", class.as_str(), trigger.runs),
+        }
     });
 
     let mode = view.rules.modes.of(group);

@@ -20,6 +20,7 @@ mod place;
 mod root;
 mod rule;
 mod terms;
+mod trigger;
 
 pub use class::Class;
 pub use explain::{Explanation, Step, explain};
@@ -31,3 +32,4 @@ pub use place::{Misplaced, read_part};
 pub use root::{Containment, Hardlinks, RootPolicy, Symlinks};
 pub use rule::{Effect, Remembered, Rule, RuleSet, Rules, Source};
 pub use terms::{Admit, Terms};
+pub use trigger::{Trigger, moves_along, triggers};

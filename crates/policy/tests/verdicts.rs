@@ -79,6 +79,7 @@ fn facts(verb: Verb, path: &str) -> Facts {
         }],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     }
 }
 

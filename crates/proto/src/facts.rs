@@ -228,6 +228,10 @@ pub struct Facts {
     /// writing is allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shrinks: bool,
+    /// What is protected below a directory that is moved or removed, the first
+    /// of it, by the path that protects it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<RelPath>,
 }
 
 impl Facts {

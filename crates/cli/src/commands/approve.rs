@@ -107,6 +107,9 @@ impl Desk {
             };
             out.line(format_args!("  class    {}: {about}", shown(class)))?;
         }
+        for (path, runs) in question.runs() {
+            out.line(format_args!("  runs     {}: {runs}", shown(path.shown())))?;
+        }
         let client = question
             .subject
             .conversation_id

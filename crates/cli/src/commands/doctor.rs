@@ -366,6 +366,7 @@ fn sample_call() -> HookCall {
             resources: resources.collect(),
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         }),
     }
 }

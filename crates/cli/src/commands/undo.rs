@@ -10,7 +10,8 @@ use std::sync::Arc;
 use portcullis_files::text::unified;
 use portcullis_files::{ByteWindow, ScopedFs, UndoEntry, UndoState};
 use portcullis_gate::{Answer, Approver, Caller, Decision, Question, Reply, Surface};
-use portcullis_proto::{Entity, Failure, Principal, Reason, Subject, Verb};
+use portcullis_policy::Class;
+use portcullis_proto::{Access, Entity, Failure, Principal, Reason, Subject, Verb};
 
 use crate::args::{
     Everywhere, UndoApplyArgs, UndoCommand, UndoListArgs, UndoOneArgs, UndoPlaceArgs,
@@ -166,6 +167,11 @@ impl Desk {
     fn diff(&self, args: &UndoOneArgs) -> Result<Ending, Problem> {
         let Kept { scope, entry } = self.one(&args.id)?;
         let mut out = Out::stdout();
+        let mut places = [Some(&entry.path), entry.to.as_ref()].into_iter().flatten();
+        if places.any(|path| Class::of(path, Access::Read) == Some(Class::Secret)) {
+            out.line("It is a secret file: what it holds and held is not shown. What it did: portcullis undo show ID")?;
+            return Ok(Ending::Fine);
+        }
         let is_file =
             |state: Option<&UndoState>| state.is_none_or(|state| state.entity == Entity::File);
         let kept = scope.undo_content(&entry.id, MAX_SHOWN)?;

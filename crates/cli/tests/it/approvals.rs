@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::sandbox::Sandbox;
 
 /// Watches, runs `act` on a thread of its own, and answers the question it
-/// raises.
-pub(crate) fn answer_next(sandbox: &Sandbox, decision: &str, act: impl FnOnce() + Send) {
+/// raises. Gives back how the question was shown.
+pub(crate) fn answer_next(sandbox: &Sandbox, decision: &str, act: impl FnOnce() + Send) -> String {
     let mut watcher = sandbox
         .command(&["approve", "--watch"])
         .stdout(Stdio::piped())
@@ -23,23 +23,25 @@ pub(crate) fn answer_next(sandbox: &Sandbox, decision: &str, act: impl FnOnce() 
     said.read_line(&mut line).unwrap();
     assert!(line.starts_with("Watching"), "{line}");
     let until = Instant::now() + Duration::from_secs(10);
-    thread::scope(|scope| {
+    let shown = thread::scope(|scope| {
         let acting = scope.spawn(act);
-        loop {
+        let shown = loop {
             let listed = sandbox.run(&["approve", "list"]).with(0).out;
             let id = listed
                 .split_whitespace()
                 .find(|word| word.starts_with("q_"));
             if let Some(id) = id {
                 sandbox.run(&["approve", "answer", id, decision]).with(0);
-                break;
+                break listed;
             }
             assert!(Instant::now() < until, "no question came: {listed}");
-        }
+        };
         acting.join().unwrap();
+        shown
     });
     watcher.kill().ok();
     watcher.wait().unwrap();
+    shown
 }
 
 #[test]
@@ -62,6 +64,28 @@ fn a_question_is_shown_and_answered_by_a_script() {
         .run(&["audit", "tail"])
         .with(0)
         .out_has("answered by terminal:tester");
+}
+
+#[test]
+fn the_question_at_the_terminal_says_what_would_run() {
+    let sandbox = Sandbox::new();
+    let mut client = sandbox.serve(&["--write", "--approve-timeout", "20"]);
+    for (path, words) in [
+        (".git/hooks/pre-commit", "git runs it before every commit"),
+        (".envrc", "direnv runs it when a shell enters the directory"),
+    ] {
+        let listed = answer_next(&sandbox, "deny_once", || {
+            let call = json!({"filePath": path, "content": "evil"});
+            let reply = client.call("write_file", call);
+            let reason = &reply["structuredContent"]["reason"];
+            assert_eq!(reason, "approval_denied", "{reply}");
+        });
+        assert!(
+            listed.contains(&format!("runs     {path}: {words}")),
+            "{listed}"
+        );
+        assert!(!sandbox.dir().join(path).exists());
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod audit;
+mod canary;
 mod hammer;
 mod help;
 mod mcp;

@@ -46,6 +46,8 @@ fn with_write_it_is_allowed_trusted_and_closed_to_others() {
             asks["structuredContent"]["reason"], "approval_unavailable",
             "{asks}"
         );
+        let says = asks.to_string().contains("git runs it before every commit");
+        assert_eq!(says, path != ".env", "{asks}");
     }
     assert_eq!(client.leave(), 0);
     // The flag lasts as long as its server.
@@ -107,7 +109,23 @@ fn the_rules_are_explained_for_every_verb() {
     sandbox
         .run(&["policy", "explain", hook, "--verb", "write", "--write"])
         .with(0)
-        .out_has("asks you");
+        .out_has("asks you")
+        .out_has("auto-exec: git runs it before every commit");
+    sandbox
+        .run(&["policy", "explain", ".envrc", "--verb", "write", "--write"])
+        .with(0)
+        .out_has("secret: direnv runs it when a shell enters the directory");
+    sandbox
+        .run(&[
+            "policy",
+            "explain",
+            ".github/workflows",
+            "--verb",
+            "mkdir",
+            "--write",
+        ])
+        .with(0)
+        .out_has("allowed");
     sandbox
         .run(&["policy", "explain", "a.txt", "--verb", "write"])
         .with(0)

@@ -204,6 +204,7 @@ fn a_hand_that_resolves_something_else_gets_no_permit() {
         }],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     let mut verb = honest.clone();
     verb.verb = Verb::Write;

@@ -306,6 +306,7 @@ impl Rig {
                 }],
                 shown: found.shown,
                 shrinks: false,
+                below: Vec::new(),
             },
         })
     }

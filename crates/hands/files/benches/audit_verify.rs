@@ -141,6 +141,7 @@ fn append(ledger: &FileLedger, lines: u64) {
         }],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     let subject = Subject::agent_run(
         Principal::User { id: "ada".into() },

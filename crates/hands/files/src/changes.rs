@@ -335,7 +335,7 @@ impl ScopedFs {
         self.note_seen(&published.receipt.path, &published.receipt.version);
         Ok(Changed {
             diff: showing::of_written(&published, may_see),
-            receipt: published.receipt,
+            receipt: published.receipt.shown_to(may_see),
         })
     }
 
@@ -372,6 +372,7 @@ impl ScopedFs {
             to: None,
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         })
     }
 

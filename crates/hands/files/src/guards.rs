@@ -2,10 +2,12 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use portcullis_policy::{Admit, Class, Terms};
+use portcullis_policy::{Admit, Class, Terms, Trigger, moves_along};
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
 
+use crate::deeds::Changing;
 use crate::errno::failure;
 use crate::meta::Meta;
 use crate::text;
@@ -22,17 +24,57 @@ pub(crate) enum Expected {
     Read,
 }
 
-/// Whether removing or moving a directory takes something with it that is
-/// asked about by name: then this is asked about. What a rule denies below it
-/// is refused, as it would be by its own name.
+/// How many paths below a directory a question names.
+const MOST_NAMED: usize = 16;
+
+/// What is protected below a directory: some of it for people to read, all of it
+/// for the digest of the question.
+#[derive(Default)]
+pub(crate) struct Below {
+    named: Vec<RelPath>,
+    words: Vec<&'static str>,
+    all: Option<Sha256>,
+}
+
+impl Below {
+    fn add(&mut self, path: Option<RelPath>) {
+        let Some(path) = path else {
+            return;
+        };
+        let all = self.all.get_or_insert_default();
+        all.update(path.as_str());
+        all.update([0]);
+        // Of a thousand hooks one is named: the words for the others are the same.
+        let runs = Trigger::of(&path).map(|trigger| trigger.runs);
+        let is_new = runs.is_none_or(|runs| !self.words.contains(&runs));
+        if is_new && self.named.len() < MOST_NAMED {
+            self.words.extend(runs);
+            self.named.push(path);
+        }
+    }
+
+    /// Has `deed` asked about for what is there.
+    pub(crate) fn ask(self, deed: &mut Changing) {
+        if let Some(all) = self.all {
+            deed.shrinks = true;
+            deed.shown = Some(Digest(all.finalize().into()));
+            deed.below = self.named;
+        }
+    }
+}
+
+/// What removing or moving a directory takes with it that is asked about by
+/// name: then this is asked about. What a rule denies below it is refused, as
+/// it would be by its own name.
 pub(crate) fn takes_protected(
     from: &Place,
     to: Option<&Place>,
     terms: &Terms,
-) -> Result<bool, Failure> {
+) -> Result<Below, Failure> {
+    let mut protected = Below::default();
     let is_directory = |base: &Base| base.meta.entity == Entity::Directory;
     if !from.base.as_ref().is_some_and(is_directory) {
-        return Ok(false);
+        return Ok(protected);
     }
     if to.is_some_and(|to| to.root.identity() != from.root.identity()) {
         return Err(Failure::new(
@@ -41,21 +83,15 @@ pub(crate) fn takes_protected(
         )
         .hint("Copy its files, or move them one by one."));
     }
-    let mut protected = false;
     survey(from.parent.as_fd(), &from.leaf, &mut |below| {
-        let mut class = [None, None];
-        let sides = [
-            Some((from, Access::Delete)),
-            to.map(|to| (to, Access::Write)),
-        ];
-        for (side, class) in sides.into_iter().zip(&mut class) {
-            let Some((place, access)) = side else {
+        let here = path_below(&from.path, below);
+        let there = to.and_then(|to| path_below(&to.path, below));
+        let sides = [(&here, Access::Delete), (&there, Access::Write)];
+        for (path, access) in sides {
+            let Some(path) = path else {
                 continue;
             };
-            let Some(path) = path_below(&place.path, below) else {
-                continue;
-            };
-            match terms.admits_change(Verb::Move, access, &path) {
+            match terms.admits_change(Verb::Move, access, path) {
                 Admit::Denied => {
                     return Err(Failure::new(
                         Reason::DeniedByRule,
@@ -64,13 +100,17 @@ pub(crate) fn takes_protected(
                 }
                 Admit::Yes | Admit::WouldAsk => {}
             }
-            *class = Class::of(&path, Access::Write);
         }
         // What is as protected there as here only moves along.
-        protected |= match to {
-            None => class[0].is_some(),
-            Some(_) => class[0] != class[1],
+        let asks = match to {
+            None => here.as_ref().and_then(Class::of_change).is_some(),
+            Some(to) => !keeps_its_class(&from.path, &to.path, below),
         };
+        if asks {
+            // Named by where it is protected.
+            let is_protected = |path: &RelPath| Class::of_change(path).is_some();
+            protected.add(there.filter(is_protected).or(here));
+        }
         Ok(())
     })?;
     Ok(protected)
@@ -78,9 +118,15 @@ pub(crate) fn takes_protected(
 
 /// The path of what stands at `below` under `above`, as it is judged. A name no
 /// path can ask for is in no rule and in no class.
-pub(crate) fn path_below(above: &RelPath, below: &[u8]) -> Option<RelPath> {
+fn path_below(above: &RelPath, below: &[u8]) -> Option<RelPath> {
     let below = String::from_utf8_lossy(below);
     RelPath::parse(&format!("{}/{below}", above.as_str())).ok()
+}
+
+/// Whether what stands at `below` in a directory is protected the same when the
+/// directory has moved.
+pub(crate) fn keeps_its_class(from: &RelPath, to: &RelPath, below: &[u8]) -> bool {
+    moves_along(from, to, &String::from_utf8_lossy(below))
 }
 
 /// Whether what comes is much smaller than the large file it takes the place of.

@@ -196,6 +196,17 @@ fn ourselves() -> u32 {
     *OURSELVES.get_or_init(|| rustix::process::geteuid().as_raw())
 }
 
+/// A version without what it tells of the content: it still fits the same file,
+/// and no longer tells two saves within one tick apart.
+pub(crate) fn without_content(version: String) -> String {
+    /// `v1`, inode, size and two times; then the content.
+    const PARTS: usize = 5;
+    match version.match_indices('-').nth(PARTS - 1) {
+        Some((at, _)) => version.get(..at).unwrap_or_default().to_owned(),
+        None => version,
+    }
+}
+
 pub(crate) fn entity(kind: FileType) -> Entity {
     match kind {
         FileType::RegularFile => Entity::File,

@@ -28,8 +28,8 @@ impl ScopedFs {
             .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
                 let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
                 let there = to.destination(destination, terms)?;
-                deed.shrinks = takes_protected(&deed.place, Some(&there), terms)?
-                    || shrinks_by(&there, &deed.place);
+                deed.shrinks = shrinks_by(&there, &deed.place);
+                takes_protected(&deed.place, Some(&there), terms)?.ask(&mut deed);
                 deed.to = Some(there);
                 Ok(deed)
             })
@@ -106,11 +106,12 @@ impl ScopedFs {
         let expected = place.map_or(Expected::Anything, |path| to.expected(&path, options));
         let source = self.expected_at(&permit.deed().place.path, source);
         let may_read = self.shares_root(to) && self.may_read();
-        let changed = elsewhere(move || {
+        let (receipt, diff, reads_source) = elsewhere(move || {
             change(permit, |deed, terms, live| {
                 check_base(&deed.place, &source)?;
                 let sight = Sight { terms, may_read };
                 let copied = sight.content(&deed.place);
+                let reads_source = terms.reads_unasked(&deed.place.path);
                 let source = deed.place.base.ok_or(Reason::NotFound)?;
                 let to = deed.to.ok_or(Reason::Bug)?;
                 let copied = copied.filter(|_| terms.reads_unasked(&to.path));
@@ -125,12 +126,15 @@ impl ScopedFs {
                     showing::of_copied(&published.receipt.path, before, &copied)
                 });
                 let receipt = published.receipt;
-                Ok((Changed { receipt, diff }, settled))
+                Ok(((receipt, diff, reads_source), settled))
             })
         })
         .await?;
-        to.note_seen(&changed.receipt.path, &changed.receipt.version);
-        Ok(changed)
+        to.note_seen(&receipt.path, &receipt.version);
+        Ok(Changed {
+            receipt: receipt.shown_to(reads_source && self.may_read()),
+            diff,
+        })
     }
 
     /// Removes a file, a link, or a directory and all below it, if it is what is
@@ -139,7 +143,7 @@ impl ScopedFs {
         let permit = self
             .changing(Verb::Remove, path, None, |path, terms| {
                 let mut deed = self.deed(Verb::Remove, path, terms, Want::Anything)?;
-                deed.shrinks = takes_protected(&deed.place, None, terms)?;
+                takes_protected(&deed.place, None, terms)?.ask(&mut deed);
                 Ok(deed)
             })
             .await?;

@@ -80,6 +80,7 @@ impl Deed for MakingTemp {
             }],
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::deeds::{Changing, change};
 use crate::errno::failure;
+use crate::guards::takes_protected;
 use crate::meta::Meta;
 use crate::options::WriteOptions;
 use crate::root::Root;
@@ -72,7 +73,10 @@ impl ScopedFs {
                 if let Some(to) = &entry.to {
                     let declared = self.declared();
                     let (root, of) = (declared.root(), declared.entry());
-                    deed.to = Some(Place::resolve(of, root, to, terms, Want::Back)?);
+                    let there = Place::resolve(of, root, to, terms, Want::Back)?;
+                    // What was put below it since comes along.
+                    takes_protected(&there, Some(&deed.place), terms)?.ask(&mut deed);
+                    deed.to = Some(there);
                 }
                 Ok(deed)
             })

@@ -54,6 +54,45 @@ async fn an_older_client_is_asked_in_the_middle_of_the_call() {
 }
 
 #[tokio::test]
+async fn the_question_in_a_client_says_what_would_run() {
+    let world = World::writing(Mode::Allow);
+    std::fs::create_dir(world.path("plain")).unwrap();
+    std::fs::write(world.path("plain/tasks.json"), "{}").unwrap();
+    let write = |path: &str| json!({"name": "write_file", "arguments": {"filePath": path, "content": "evil"}});
+    let moved =
+        json!({"name": "move", "arguments": {"sourcePath": "plain", "destinationPath": ".vscode"}});
+    for (call, words) in [
+        (
+            write(".git/hooks/pre-commit"),
+            ".git/hooks/pre-commit: git runs it before every commit",
+        ),
+        (
+            write(".envrc"),
+            "of the secret class; .envrc: direnv runs it when a shell enters",
+        ),
+        (
+            moved,
+            ".vscode/tasks.json: VS Code runs it as a task, by itself when the folder is opened",
+        ),
+    ] {
+        let mut older = world.connect().handshake(json!({"elicitation": {}})).await;
+        older.start("tools/call", call.clone()).await;
+        let asked = next_elicitation(&mut older).await;
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains(words), "{message}");
+        let mut newer = world
+            .connect()
+            .stateless(json!({"elicitation": {"form": {}}}));
+        let asked = newer.request("tools/call", call).await;
+        assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+        assert!(asked.to_string().contains(words), "{asked}");
+    }
+    for path in [".git", ".envrc", ".vscode"] {
+        assert!(!world.path(path).exists(), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_cannot_ask_gets_a_no_that_names_the_rule() {
     let world = World::new(Mode::Allow);
     for mut client in [

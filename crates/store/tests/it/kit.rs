@@ -95,6 +95,7 @@ pub(crate) fn question(name: &str) -> Question {
             }],
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         },
         class: Some("secret".to_owned()),
         source: "builtin:secret".to_owned(),

@@ -1,7 +1,7 @@
 //! Changing something: what it looks like from outside, whatever the change.
 
 use portcullis_gate::{Deed, Permit};
-use portcullis_proto::{Access, Digest, Facts, Failure, Verb};
+use portcullis_proto::{Access, Digest, Facts, Failure, RelPath, Verb};
 
 use super::Key;
 use crate::writing::Place;
@@ -15,8 +15,10 @@ pub struct Changing {
     pub(crate) to: Option<Place>,
     /// Digest of what is to be written.
     pub(crate) shown: Option<Digest>,
-    /// Whether most of a large file goes.
+    /// Whether most of a large file goes, or something protected below it.
     pub(crate) shrinks: bool,
+    /// What is protected below it, the first of it.
+    pub(crate) below: Vec<RelPath>,
 }
 
 impl Deed for Changing {
@@ -36,6 +38,7 @@ impl Deed for Changing {
             resources,
             shown: self.shown,
             shrinks: self.shrinks,
+            below: self.below.clone(),
         }
     }
 }

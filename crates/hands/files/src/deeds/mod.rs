@@ -60,6 +60,7 @@ fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> 
         }],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     }
 }
 

@@ -171,6 +171,10 @@ impl Place {
 
     /// Whether the leaf still means what it meant when it was judged.
     pub(crate) fn is_still(&self) -> Result<(), Failure> {
+        if !self.missing.is_empty() {
+            // `parent` is further up: the same name there is another entry.
+            return Ok(());
+        }
         let now = match sys::child_meta(self.parent.as_fd(), self.leaf.as_str()) {
             Ok(seen) => Some(Meta::of_statx(&seen)),
             Err(Errno::NOENT) => None,

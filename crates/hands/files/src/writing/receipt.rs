@@ -68,3 +68,15 @@ pub struct Receipt {
     /// What to name to have it undone.
     pub undo: Option<String>,
 }
+
+impl Receipt {
+    /// As a caller gets it who may read the file, or may not: by a hash of what
+    /// it may not read, that could be guessed.
+    pub(crate) fn shown_to(mut self, reader: bool) -> Self {
+        if !reader {
+            self.hash = None;
+            self.version = crate::meta::without_content(self.version);
+        }
+        self
+    }
+}

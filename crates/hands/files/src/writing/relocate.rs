@@ -3,8 +3,7 @@
 use std::os::fd::AsFd;
 
 use portcullis_gate::Live;
-use portcullis_policy::Class;
-use portcullis_proto::{Access, Entity, Failure, Reason, RelPath, Staged, Verb};
+use portcullis_proto::{Entity, Failure, Reason, RelPath, Staged, Verb};
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -12,7 +11,7 @@ use super::place::{Place, moved_on};
 use super::publish::entry_of;
 use super::receipt::{Cas, Label, Receipt};
 use crate::errno::{failure, hinted};
-use crate::guards::path_below;
+use crate::guards::keeps_its_class;
 use crate::meta::Meta;
 use crate::sys;
 use crate::undo::{Entry, State, UndoStore, survey};
@@ -87,9 +86,13 @@ pub(crate) fn relocate(
         return Err(moved_on(Reason::VersionMismatch));
     }
     if !asked_about_what_is_below {
-        // What came into it since it was judged was not asked about.
+        // What came into it since it was judged was not asked about: what would
+        // come into a protected class by the move, or out of one, is.
         let same = survey(target, &to.leaf, &mut |below| {
-            keeps_its_class(&from.path, &to.path, below)
+            if keeps_its_class(&from.path, &to.path, below) {
+                return Ok(());
+            }
+            Err(moved_on(Reason::VersionMismatch))
         });
         if let Err(failure) = same {
             back();
@@ -159,15 +162,4 @@ pub(crate) fn relocate(
         labels,
         undo: kept,
     })
-}
-
-/// Whether what stands at `below` in a directory is protected the same at both
-/// places. Only the directory was asked about: what would come into a protected
-/// class by the move, or out of one, is asked about by its own name.
-fn keeps_its_class(from: &RelPath, to: &RelPath, below: &[u8]) -> Result<(), Failure> {
-    let class = |above| path_below(above, below).and_then(|path| Class::of(&path, Access::Write));
-    if class(from) == class(to) {
-        return Ok(());
-    }
-    Err(moved_on(Reason::VersionMismatch))
 }

@@ -123,6 +123,7 @@ pub(crate) fn append_with(
         }],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     ledger.append(&Event {
         phase: Phase::Closing,

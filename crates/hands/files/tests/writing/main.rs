@@ -14,6 +14,7 @@
 mod crash;
 mod crowd;
 mod hard;
+mod plants;
 mod race;
 mod store;
 mod support;

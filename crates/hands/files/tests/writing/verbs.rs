@@ -34,6 +34,18 @@ fn a_new_file_is_private_and_its_parents_are_made() {
 }
 
 #[test]
+fn a_new_directory_may_hold_a_name_that_is_also_above_it() {
+    let world = world("a.txt = above");
+    let calls = Calls::of(&world);
+    calls.write("new/a.txt", "below").unwrap();
+    calls.copy("a.txt", "other/deep/a.txt").unwrap();
+    calls.mkdir("more/a.txt").unwrap();
+    assert_eq!(calls.read("a.txt"), "above");
+    assert_eq!(calls.read("new/a.txt"), "below");
+    assert_eq!(calls.read("other/deep/a.txt"), "above");
+}
+
+#[test]
 fn a_replaced_file_keeps_its_mode_and_its_diff_is_told() {
     let world = world("f = one\n");
     world.scratch.chmod("f", 0o640);
@@ -268,6 +280,7 @@ fn a_diff_never_tells_what_may_not_be_read() {
         .over(portcullis_testkit::Scratch::of(".env = KEY=canary"));
     let done = Calls::of(&world).write(".env", "KEY=other").unwrap();
     assert!(done.diff.is_none());
+    assert!(done.receipt.hash.is_none(), "a hash can be guessed at");
 }
 
 #[test]

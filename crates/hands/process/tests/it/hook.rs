@@ -38,6 +38,7 @@ fn call() -> HookCall {
             }],
             shown: None,
             shrinks: false,
+            below: Vec::new(),
         }),
     }
 }
@@ -227,6 +228,7 @@ async fn a_hook_that_does_not_read_what_it_is_asked_denies() {
         resources: vec![one; 2_000],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     });
     let hook = sh("echo '{\"decision\":\"pass\"}'", LONG);
     broken(&hook.before(&large).await, "did not read");

@@ -73,6 +73,7 @@ fn a_read_is_told_in_the_seeds_words() {
         resources: vec![resource("src/main.rs", Access::Read)],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     let line = written(&event(&facts, &user("ada"), &RequestId::new("r1")));
     let rest = line.split_once("\"timestamp\"").unwrap().1;
@@ -97,6 +98,7 @@ fn a_deed_refused_before_it_had_a_path_tells_what_was_alleged() {
         resources: Vec::new(),
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     let (subject, request) = (user("ada"), RequestId::new("r1"));
     let mut event = event(&facts, &subject, &request);
@@ -131,6 +133,7 @@ fn a_move_tells_where_to_and_long_lists_the_first_and_a_digest() {
         resources: two[..2].to_vec(),
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     let (subject, request) = (user("ada"), RequestId::new("r1"));
     let line = written(&event(&facts, &subject, &request));
@@ -182,6 +185,7 @@ fn whatever_an_event_holds_its_line_is_short_and_valid() {
             resources,
             shown: Some(Digest::ZERO),
             shrinks: false,
+            below: Vec::new(),
         };
         let hooks = vec![text.clone(); 200];
         let mut event = event(&facts, &subject, &request);
@@ -217,6 +221,7 @@ fn the_longest_path_keeps_its_beginning_and_its_name() {
         resources: vec![resource(&path, Access::Read)],
         shown: None,
         shrinks: false,
+        below: Vec::new(),
     };
     let line = written(&event(&facts, &user("ada"), &RequestId::new("r1")));
     let record: Record = serde_json::from_str(&line).unwrap();

@@ -1,0 +1,158 @@
+//! What runs unasked for a person, wherever they work: what shells, sessions and
+//! the system look for in a home directory, or in `/etc`.
+
+use super::Row;
+
+pub(super) const HOME: &[Row] = &[
+    // shells and sessions
+    (
+        "the shell runs it whenever one starts or ends",
+        &[
+            ".bashrc",
+            ".bashrc.d",
+            ".bash_profile",
+            ".bash_login",
+            ".bash_logout",
+            ".bash_aliases",
+            ".bash_completion",
+            ".profile",
+            ".zshrc",
+            ".zshrc.*",
+            ".zshrc.d",
+            ".zprofile",
+            ".zshenv",
+            ".zlogin",
+            ".zlogout",
+            ".oh-my-zsh",
+            ".kshrc",
+            ".mkshrc",
+            ".cshrc",
+            ".tcshrc",
+            ".login",
+            ".logout",
+            ".shrc",
+            ".shinit",
+            ".xonshrc",
+            ".inputrc",
+            ".cargo/env",
+            ".config/fish",
+            ".config/zsh",
+            ".config/bash",
+            ".config/nushell",
+            ".config/xonsh",
+            ".config/powershell",
+            ".config/starship.toml",
+            "microsoft.powershell_profile.ps1",
+            "microsoft.vscode_profile.ps1",
+            "etc/profile.d",
+        ],
+    ),
+    (
+        "the terminal runs what it names when it starts",
+        &[
+            ".tmux.conf",
+            ".config/tmux",
+            ".screenrc",
+            ".wezterm.lua",
+            ".config/wezterm",
+            ".config/kitty",
+            ".config/alacritty",
+            ".config/ghostty",
+        ],
+    ),
+    (
+        "it runs in place of the command of its name, in every shell",
+        &[".local/bin", ".cargo/bin", ".docker/cli-plugins"],
+    ),
+    (
+        "the desktop runs it at every login",
+        &[
+            ".config/autostart",
+            ".config/plasma-workspace",
+            ".config/sway",
+            ".config/hypr",
+            ".config/i3",
+            ".config/openbox",
+            ".config/awesome",
+            ".config/environment.d",
+            ".config/user-dirs.dirs",
+            ".pam_environment",
+            ".xprofile",
+            ".xinitrc",
+            ".xsession",
+            ".xsessionrc",
+            ".xserverrc",
+            "programs/startup",
+            "autorun.inf",
+        ],
+    ),
+    (
+        "the desktop starts it, by a click or for a kind of file",
+        &[".local/share/applications", "desktop/*.desktop", ".mailcap"],
+    ),
+    (
+        "the system starts it as a service, at a login or at its time",
+        &[
+            ".config/systemd",
+            ".local/share/systemd",
+            ".local/share/dbus-1",
+            "library/launchagents",
+            "library/launchdaemons",
+            "etc/systemd",
+            "etc/init.d",
+        ],
+    ),
+    (
+        "cron runs it at the times it says",
+        &[
+            "etc/crontab",
+            "etc/cron.d",
+            "etc/cron.hourly",
+            "etc/cron.daily",
+            "etc/cron.weekly",
+            "etc/cron.monthly",
+            "spool/cron",
+        ],
+    ),
+    (
+        "the mail system runs what it names when mail comes",
+        &[".forward", ".procmailrc", ".muttrc", ".config/mutt"],
+    ),
+    (
+        "the tool reads it at every call, and it can name what runs or where things are written",
+        &[
+            ".curlrc",
+            ".wgetrc",
+            ".ripgreprc",
+            ".lessfilter",
+            ".config/ripgrep",
+        ],
+    ),
+    // ways in, and programs that give credentials
+    (
+        "ssh and sshd read it: it can say who is let in, and what runs then",
+        &[".ssh"],
+    ),
+    (
+        "ssh reads it at every connection, and runs the commands it names",
+        &[".ssh/config"],
+    ),
+    (
+        "sshd runs it at every login",
+        &[".ssh/rc", ".ssh/environment"],
+    ),
+    (
+        "sshd lets in whoever holds a key it names, and runs the command beside it",
+        &[
+            ".ssh/authorized_keys",
+            ".ssh/authorized_keys2",
+            ".rhosts",
+            ".shosts",
+            ".k5login",
+        ],
+    ),
+    (
+        "the tool runs the credential program it names at its next call",
+        &[".aws", ".gnupg", ".kube/config", ".docker/config.json"],
+    ),
+];
