@@ -131,7 +131,8 @@ fn recover(world: &World, log: Log) {
                     Leftover::Unpublished
                     | Leftover::Displaced
                     | Leftover::PutBack
-                    | Leftover::Conflict => log.warn(told),
+                    | Leftover::Conflict
+                    | Leftover::Stuck => log.warn(told),
                 }
             }
         }

@@ -227,7 +227,7 @@ impl ScopedFs {
                     return Err(Failure::from(Reason::AlreadyExists)
                         .hint("Choose another name, or say that it may be overwritten."));
                 }
-                let mut parents = Parents::make(to, modes.directory)?;
+                let mut parents = Parents::make(to, modes.directory, live)?;
                 let made = &parents.made;
                 let receipt = relocate(
                     &deed.place,
@@ -347,7 +347,7 @@ impl ScopedFs {
                     }
                     None => false,
                 };
-                let receipt = set_mode(&deed.place, mode, live, undo?.as_deref())?;
+                let receipt = set_mode(&deed.place, mode, Verb::Chmod, live, undo?.as_deref())?;
                 Ok(((receipt, was_seen), Settled::default()))
             })
         })

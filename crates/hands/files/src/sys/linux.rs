@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use portcullis_policy::Symlinks;
 use portcullis_proto::RelPath;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, readlinkat, statx,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat, openat2,
+    readlinkat, renameat, renameat_with, statx,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -143,6 +144,24 @@ pub(crate) fn mount_of(seen: &Statx) -> u64 {
         seen.stx_mnt_id
     } else {
         rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor)
+    }
+}
+
+/// Renames to a name that nothing has. A file system that cannot be told so is
+/// looked at first, which is as good for names that only we give.
+pub(crate) fn rename_new(
+    from: BorrowedFd<'_>,
+    name: &str,
+    into: BorrowedFd<'_>,
+    to: &str,
+) -> Result<(), Errno> {
+    match renameat_with(from, name, into, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => match child_meta(into, to) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => renameat(from, name, into, to),
+            Err(errno) => Err(errno),
+        },
+        done => done,
     }
 }
 

@@ -8,6 +8,7 @@ use portcullis_proto::{Digest, Failure, Reason, Staged};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::{retry_on_intr, write};
 
+use super::base::digest_file;
 use super::names::staged_name;
 use super::place::Place;
 use crate::errno::failure;
@@ -22,6 +23,8 @@ pub(crate) struct Draft {
     pub(crate) file: OwnedFd,
     pub(crate) dev: u64,
     pub(crate) ino: u64,
+    /// SHA-256 of what was written into it, once that is all.
+    pub(crate) written: Option<Digest>,
     /// Still ours alone: removed when dropped.
     unpublished: bool,
 }
@@ -45,6 +48,7 @@ impl Draft {
             file,
             dev: 0,
             ino: 0,
+            written: None,
             unpublished: true,
         };
         let made = made?;
@@ -102,6 +106,12 @@ impl Draft {
             let meta = Meta::of_statx(&seen);
             (meta.dev, meta.ino) == (self.dev, self.ino)
         })
+    }
+
+    /// Whether it holds what was written into it, and nobody wrote since. What
+    /// cannot be read is not known to be ours.
+    pub(crate) fn is_as_written(&self) -> bool {
+        self.written.is_some() && digest_file(&self.file).ok() == self.written
     }
 
     /// It stands under its target's name now: it is everybody's.
