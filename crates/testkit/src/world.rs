@@ -56,6 +56,7 @@ pub struct WorldBuilder {
     clock: Option<Arc<dyn Clock>>,
     own_state: Vec<PathBuf>,
     writable: bool,
+    keeps: bool,
 }
 
 impl WorldBuilder {
@@ -66,6 +67,13 @@ impl WorldBuilder {
         self.rules.modes = self.rules.modes.with(Group::FilesystemWrite, Mode::Allow);
         self.policy.ambient = AccessSet::ALL;
         self.writable = true;
+        self
+    }
+
+    /// Where nothing that is displaced is kept.
+    #[must_use]
+    pub fn without_undo(mut self) -> Self {
+        self.keeps = false;
         self
     }
 
@@ -155,7 +163,7 @@ impl WorldBuilder {
         });
         let home = Some(scratch.base().to_owned());
         let mut authority = Authority::new(gate.clone(), self.own_state, home);
-        if self.writable {
+        if self.writable && self.keeps {
             let data = PrivateDir::open_or_create(&scratch.base().join("data"))?;
             authority = authority.keeping_undo_in(data);
         }
@@ -229,6 +237,7 @@ impl World {
             clock: None,
             own_state: Vec::new(),
             writable: false,
+            keeps: true,
         }
     }
 

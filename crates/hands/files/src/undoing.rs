@@ -95,6 +95,8 @@ impl ScopedFs {
                     rules,
                 };
                 let this = live.request_id().as_str();
+                let root = deed.place.root.identity();
+                live.stage(Staged { root, made: None })?;
                 store.intend(this, &entry.id)?;
                 let redo = undoing.run(deed).inspect_err(|_| store.settle(this))?;
                 // It is undone, whether or not it can be forgotten now.
@@ -139,7 +141,9 @@ impl Undoing<'_> {
                 match self.store.pre(&self.entry.id)? {
                     Some(Pre::File(pre)) => self.put_content_back(deed.place, &pre, after),
                     Some(Pre::Directory | Pre::Link) => Err(Reason::Bug.into()),
-                    None if self.entry.verb == Verb::Chmod => {
+                    // The very same thing, and nobody looked at its content: only
+                    // its bits were changed.
+                    None if after.hash.is_none() && before.thing() == after.thing() => {
                         self.put_mode_back(deed.place, before)
                     }
                     None => Err(Failure::new(

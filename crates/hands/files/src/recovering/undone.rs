@@ -191,6 +191,8 @@ impl Case<'_> {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failure(errno)),
             }
+        }
+        if entry.before.is_some() {
             self.tell_what_came_back(undo, to)?;
         }
         let _kept_if_used = unmake(self.declared.root(), entry);

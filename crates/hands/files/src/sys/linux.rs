@@ -182,17 +182,22 @@ pub(crate) fn where_is(handle: BorrowedFd<'_>) -> Option<String> {
         .filter(|path| !path.ends_with(" (deleted)"))
 }
 
-/// Whether the name a handle was opened by still stands. The kernel marks the
-/// path of an unlinked or replaced one as deleted, for good.
+/// Whether the name a handle was opened by still stands; what cannot be told is
+/// not known to.
 pub(crate) fn is_named(handle: BorrowedFd<'_>, path: &RelPath) -> bool {
+    still_named(handle, path).unwrap_or(false)
+}
+
+/// The same, where a failure is told as one. The kernel marks the path of an
+/// unlinked or replaced one as deleted, for good.
+pub(crate) fn still_named(handle: BorrowedFd<'_>, path: &RelPath) -> Result<bool, Errno> {
     use std::os::fd::AsRawFd as _;
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let Some(name) = path.name() else {
-        return false;
+        return Ok(false);
     };
-    readlinkat(CWD, link, Vec::new()).is_ok_and(|place| {
-        place.to_bytes().rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes())
-    })
+    let place = readlinkat(CWD, link, Vec::new())?;
+    Ok(place.to_bytes().rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes()))
 }
 
 /// A buffer for reading directories: what one `getdents64` fills at most.

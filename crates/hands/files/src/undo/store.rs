@@ -102,7 +102,10 @@ impl UndoStore {
         let is_tree = self
             .held(id)
             .is_some_and(|held| held.entity == Entity::Directory);
-        match self.finish_taking(parent, name, id) {
+        // The copy is whole: what fails once is tried once more.
+        let taken = self.finish_taking(parent, name, id);
+        let taken = taken.or_else(|_| self.finish_taking(parent, name, id));
+        match taken {
             Ok(true) => Ok(Kept::Copied),
             // Part of it is gone already, and only the copy is whole.
             Ok(false) | Err(_) if is_tree => Ok(Kept::CopiedInPart),
@@ -271,8 +274,8 @@ impl UndoStore {
         Ok(match meta.entity {
             Entity::File => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let file = openat(&self.dir, pre(id), flags, Mode::empty()).map_err(failure)?;
-                Some(Pre::File(file))
+                let open = || openat(&self.dir, pre(id), flags, Mode::empty());
+                Some(Pre::File(retry_on_intr(open).map_err(failure)?))
             }
             Entity::Directory => Some(Pre::Directory),
             Entity::Symlink => Some(Pre::Link),
@@ -335,7 +338,8 @@ impl UndoStore {
     pub(super) fn names(&self) -> Result<Vec<String>, Failure> {
         // A handle of its own: reading a directory moves its position.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(&self.dir, ".", flags, Mode::empty()).map_err(failure)?;
+        let open = || openat(&self.dir, ".", flags, Mode::empty());
+        let dir = retry_on_intr(open).map_err(failure)?;
         let mut buffer = sys::list_buffer();
         let mut names = Vec::new();
         let mut entries = RawDir::new(dir, &mut buffer);

@@ -110,7 +110,8 @@ pub(super) fn copy_file(
 
 fn copy_file_as(file: BorrowedFd<'_>, into: BorrowedFd<'_>, to: &[u8]) -> Result<(), Failure> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let copy = openat(into, to, flags, Mode::RUSR | Mode::WUSR).map_err(failure)?;
+    let create = || openat(into, to, flags, Mode::RUSR | Mode::WUSR);
+    let copy = retry_on_intr(create).map_err(failure)?;
     // A clone shares the blocks until one of the two changes.
     if rustix::fs::ioctl_ficlone(&copy, file).is_err() {
         let mut buffer = vec![0; 256 * 1024];

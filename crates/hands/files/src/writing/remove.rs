@@ -89,7 +89,7 @@ pub(crate) fn remove(
             Ok(Kept::CopiedInPart) => {
                 let why = Failure::new(
                     Reason::VersionMismatch,
-                    "Part of it was changed while it was removed, and is still there; the rest is gone and can be undone.",
+                    "Part of it was changed while it was removed, or would not go, and is still there; the rest is gone and can be undone.",
                 );
                 return Err(put_back(why.hint("Look at what is there now.")));
             }

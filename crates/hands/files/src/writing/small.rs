@@ -69,7 +69,8 @@ pub(crate) fn set_mode(
     // A count of one is that of the name it was opened by only while that name
     // stands: a foreign file linked in and unlinked again has one name, too.
     if now.entity == Entity::File
-        && !(now.links == 1 && sys::is_named(base.handle.as_fd(), &place.path))
+        && !(now.links == 1
+            && sys::still_named(base.handle.as_fd(), &place.path).map_err(failure)?)
     {
         // Its other names would change too, wherever they are.
         return Err(hinted(Reason::Hardlink));

@@ -13,10 +13,14 @@
 
 mod crash;
 mod crowd;
+mod faults;
 mod hard;
+mod mended;
+mod mounts;
 mod race;
 mod store;
 mod support;
 mod undo;
 mod verbs;
 mod versions;
+mod victim;
