@@ -4,8 +4,9 @@
 use std::os::fd::AsFd as _;
 
 use portcullis_gate::{Live, Settled};
-use portcullis_proto::{Entity, Failure, Reason, Staged, Verb};
-use rustix::fs::{AtFlags, OFlags, unlinkat};
+use portcullis_policy::Symlinks;
+use portcullis_proto::{Entity, Failure, Reason, RelPath, Staged, Verb};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
 use crate::deeds::{Changing, change};
@@ -125,7 +126,7 @@ impl Undoing<'_> {
             (Some(to), _, Some(after)) => self.move_back(deed.place, to, after),
             (None, Some(_), None) => self.bring_back(deed.place),
             (None, None, Some(_)) if self.entry.verb == Verb::Mkdir => {
-                self.unmake(&deed.place.root)?;
+                self.unmake_whole(&deed.place.root)?;
                 Ok(None)
             }
             (None, None, Some(after)) => {
@@ -273,7 +274,7 @@ impl Undoing<'_> {
                 .take(place.parent.as_fd(), &place.leaf, &self.entry.id);
             return Err(why);
         }
-        let back = self.looks_now(place)?;
+        let back = looks_now(place)?;
         let redo = Entry {
             after: Some(State::of(&back, None)),
             made: parents.made.clone(),
@@ -282,11 +283,6 @@ impl Undoing<'_> {
         let made_again = self.store.record(&redo).is_ok();
         parents.stay(true);
         Ok(made_again.then_some(redo.id))
-    }
-
-    fn looks_now(&self, place: &Place) -> Result<Meta, Failure> {
-        let seen = crate::sys::child_meta(place.parent.as_fd(), place.leaf.as_str());
-        Ok(Meta::of_statx(&seen.map_err(failure)?))
     }
 
     /// What the operation displaced stands at `place`, where nothing is: moved
@@ -352,7 +348,7 @@ impl Undoing<'_> {
 
     /// Doing the move again displaces what came back.
     fn tell_what_came_back(&self, to: &Place) -> Result<(), Failure> {
-        let back = self.looks_now(to)?;
+        let back = looks_now(to)?;
         let hash = match self.entry.before.as_ref().map(|before| before.entity) {
             Some(Entity::File) => {
                 let (parent, dir) = (to.parent.as_fd(), &to.parent_path);
@@ -374,6 +370,26 @@ impl Undoing<'_> {
     fn unmake(&self, root: &Root) -> Result<(), Failure> {
         unmake(root, self.entry)
     }
+
+    /// The same, but where one of them cannot go, those that went are made again.
+    fn unmake_whole(&self, root: &Root) -> Result<(), Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let open = |path: &RelPath| root.open(path, flags, Symlinks::Reject);
+        let there: Vec<_> = self
+            .entry
+            .made
+            .iter()
+            .filter_map(|path| open(path).ok().map(|dir| (path, dir.meta.mode)))
+            .collect();
+        self.unmake(root).inspect_err(|_| {
+            for (path, mode) in there {
+                let above = path.parent().and_then(|above| open(&above).ok());
+                if let (Some(above), Some(name)) = (above, path.name()) {
+                    let _there_still = mkdirat(&above.handle, name, Mode::from_raw_mode(mode));
+                }
+            }
+        })
+    }
 }
 
 /// Removes the directories the operation made, innermost first, while they are
@@ -384,7 +400,7 @@ pub(crate) fn unmake(root: &Root, entry: &Entry) -> Result<(), Failure> {
             continue;
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = match root.open(&above, flags, portcullis_policy::Symlinks::Reject) {
+        let dir = match root.open(&above, flags, Symlinks::Reject) {
             Ok(dir) => dir,
             Err(why) if why.reason() == Reason::NotFound => continue,
             Err(why) => return Err(why),
@@ -398,6 +414,11 @@ pub(crate) fn unmake(root: &Root, entry: &Entry) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn looks_now(place: &Place) -> Result<Meta, Failure> {
+    let seen = crate::sys::child_meta(place.parent.as_fd(), place.leaf.as_str());
+    Ok(Meta::of_statx(&seen.map_err(failure)?))
 }
 
 /// Something is there again.

@@ -177,7 +177,6 @@ impl Case<'_> {
         {
             let (dir, leaf) = (there.handle.as_fd(), to.name().unwrap_or_default());
             match undo.put_back(&entry.id, dir, leaf) {
-                Ok(()) => {}
                 Err(Errno::XDEV) => {
                     if !self.is_copied_there(to)? {
                         undo.copy_out(&entry.id, dir, &self.own)?;
@@ -188,7 +187,7 @@ impl Case<'_> {
                 Err(Errno::EXIST) if !self.is_copied_there(to)? => {
                     return Ok(Outcomes::of(Leftover::Displaced, false));
                 }
-                Err(Errno::EXIST) => {}
+                Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failure(errno)),
             }
         }
@@ -211,9 +210,10 @@ impl Case<'_> {
         let Ok(now) = root.open(to, OFlags::RDONLY, Symlinks::Reject) else {
             return Ok(());
         };
-        let hash = match now.meta.entity {
-            Entity::File => Some(digest_file(&now.handle)?),
-            _ => None,
+        let hash = if now.meta.entity == Entity::File {
+            Some(digest_file(&now.handle)?)
+        } else {
+            None
         };
         if let Some(redo) = undo.entry(self.id())? {
             undo.record_again(&Entry {

@@ -216,13 +216,12 @@ impl Place {
         if !matches!(made, Ok(Some(_))) {
             let _not_used = unlinkat(&self.parent, &own, AtFlags::REMOVEDIR);
         }
-        let (next, made) = match made? {
-            Some(next) => (next, true),
-            None => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                let (parent, above) = (self.parent.as_fd(), &self.parent_path);
-                (self.root.open_child(parent, above, name, flags)?, false)
-            }
+        let (next, made) = if let Some(next) = made? {
+            (next, true)
+        } else {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let (parent, above) = (self.parent.as_fd(), &self.parent_path);
+            (self.root.open_child(parent, above, name, flags)?, false)
         };
         let meta = rustix::fs::fstat(&next).map_err(failure);
         if made && meta.is_err() {

@@ -118,20 +118,18 @@ pub(crate) fn remove(
 /// Puts what was renamed away back, and says where it is if its name is taken.
 fn put_back(place: &Place, away: &str, live: &Live<'_>, why: Failure) -> Failure {
     let parent = place.parent.as_fd();
-    match sys::rename_new(parent, away, parent, &place.leaf) {
-        Ok(()) => why,
-        // Its name is taken again: it stays beside what took it.
-        Err(_) => {
-            let beside = conflict_name(&place.leaf, live.request_id());
-            match sys::rename_new(parent, away, parent, &beside) {
-                Ok(()) => why.hint(format!(
-                    "Its name was taken meanwhile: it is kept beside that as {beside:?}."
-                )),
-                Err(_) => why.hint(format!(
-                    "It could not be put back: it stands beside its place as {away:?}."
-                )),
-            }
-        }
+    if sys::rename_new(parent, away, parent, &place.leaf).is_ok() {
+        return why;
+    }
+    // Its name is taken again: it stays beside what took it.
+    let beside = conflict_name(&place.leaf, live.request_id());
+    match sys::rename_new(parent, away, parent, &beside) {
+        Ok(()) => why.hint(format!(
+            "Its name was taken meanwhile: it is kept beside that as {beside:?}."
+        )),
+        Err(_) => why.hint(format!(
+            "It could not be put back: it stands beside its place as {away:?}."
+        )),
     }
 }
 

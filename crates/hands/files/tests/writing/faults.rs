@@ -215,7 +215,7 @@ fn a_disk_that_takes_only_part_of_a_write_leaves_the_target_as_it_was() {
         }
         let left = after
             .keys()
-            .filter(|path| path.ends_with(".tmp") || path.ends_with(".part"))
+            .filter(|path| matches!(path.rsplit_once('.'), Some((_, "tmp" | "part"))))
             .count();
         assert_eq!(left, 0, "{free} KiB: {:?}", after.keys());
     }

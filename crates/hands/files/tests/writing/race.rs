@@ -213,7 +213,7 @@ async fn act(fs: &ScopedFs, verb: &str, n: u64, last: &mut Option<String>) -> bo
         "copy" => fs.copy_to("a/b/g", fs, "a/b/d/x", &options).await.is_ok(),
         "move" => fs.move_to("a/b/g", fs, "a/b/h", true).await.is_ok(),
         "chmod" => {
-            let mode = if n % 2 == 0 { 0o640 } else { 0o600 };
+            let mode = if n.is_multiple_of(2) { 0o640 } else { 0o600 };
             fs.chmod("a/b/f", mode).await.is_ok() || fs.chmod("a/b/h", mode).await.is_ok()
         }
         "edit" => {
@@ -269,7 +269,7 @@ fn hammer(name: &'static str, races: u64) -> Hammered {
                 if act(&fs, VERBS[verb], n, &mut last).await {
                     hammered.succeeded[verb] += 1;
                 }
-                if n % 1000 == 0 {
+                if n.is_multiple_of(1000) {
                     world.lines.forget();
                 }
             }

@@ -408,8 +408,7 @@ impl Trial {
     pub(crate) fn nothing_is_left_but(&self, refused: &str) {
         let ours = |path: &String| path.contains(".portcullis") || path.contains(".conflict-");
         let mut left: Vec<_> = self.tree().into_keys().filter(ours).collect();
-        let names = store_names(self.scratch.base()).into_iter();
-        left.extend(names.filter(|name| !name.ends_with(".json") && !name.ends_with(".pre")));
+        left.extend(left_in_store(self.scratch.base()));
         left.retain(|name| !refused.contains(&format!("\"{name}\"")));
         assert!(left.is_empty(), "left behind: {left:?}");
         let foreign = self.scratch.root().join("keep/foreign");
@@ -432,12 +431,13 @@ impl Trial {
     }
 }
 
-/// The names in the store of the root.
-pub(crate) fn store_names(base: &Path) -> Vec<String> {
+/// What is in the store of the root and should be there only for a moment.
+pub(crate) fn left_in_store(base: &Path) -> Vec<String> {
     let stores = fs::read_dir(base.join("data/undo")).into_iter().flatten();
     stores
         .flat_map(|store| fs::read_dir(store.unwrap().path()).unwrap())
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !matches!(name.rsplit_once('.'), Some((_, "json" | "pre"))))
         .collect()
 }
 
