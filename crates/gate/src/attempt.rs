@@ -72,6 +72,12 @@ impl Attempt {
         }
     }
 
+    /// Puts on record what the caller named besides: a source outside every root.
+    pub fn naming(mut self, alleged: &str) -> Self {
+        self.book.alleged = Some(clip(alleged));
+        self
+    }
+
     /// Gives up, with the reason on record.
     pub fn refuse(self, why: Failure) -> Failure {
         self.book.refuse(why)

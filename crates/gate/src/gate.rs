@@ -226,6 +226,11 @@ impl Gate {
         }
     }
 
+    /// Whether hooks are asked about every deed.
+    pub fn has_hooks(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+
     /// Records a call that was refused before there was a root or a path to
     /// attempt anything on.
     pub fn refuse(

@@ -13,6 +13,7 @@
     forbid(clippy::disallowed_methods, clippy::disallowed_types)
 )]
 
+mod afterwards;
 mod approve;
 mod ask;
 mod attempt;

@@ -3,7 +3,7 @@
 //! A [`Scratch`] tree from a literal, and a [`World`]: a gate and an authority
 //! over it with a ledger that remembers ([`Lines`]), a clock that is set
 //! ([`FakeClock`]) and a person who answers from a list ([`ScriptedApprover`]);
-//! besides, a kernel that refuses ([`answer_openat2_with`]).
+//! besides, a kernel that refuses ([`answer_openat2_with`], [`answer_renameat2_with`]).
 //! Everything here may panic: it is called by tests alone.
 #![forbid(unsafe_code)]
 #![expect(
@@ -23,7 +23,7 @@ mod world;
 
 pub use approver::ScriptedApprover;
 pub use clock::{FakeClock, RealClock};
-pub use filter::{Answer, answer_openat2_with};
+pub use filter::{Answer, answer_openat2_with, answer_renameat2_with};
 pub use lines::{Line, Lines};
 pub use scratch::{Scratch, is_superuser};
 pub use world::{World, WorldBuilder, agent, core, forgetful_keeper, user};

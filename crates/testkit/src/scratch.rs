@@ -175,6 +175,16 @@ impl Scratch {
         })
     }
 
+    /// Mounts an empty file system in memory at `to` that has room for so many
+    /// KiB; says whether it could.
+    pub fn tmpfs_of(&self, to: &str, kib: u32) -> bool {
+        let size = std::ffi::CString::new(format!("size={kib}k")).expect("digits");
+        self.mount_at(to, |target| {
+            let options = Some(size.as_c_str());
+            rustix::mount::mount("tmpfs", target, "tmpfs", MountFlags::empty(), options)
+        })
+    }
+
     /// Mounts a writable layer over the directory `lower` at `to`, as
     /// containers do; says whether it could.
     pub fn overlay(&self, lower: &str, to: &str) -> bool {

@@ -57,6 +57,7 @@ pub struct WorldBuilder {
     own_state: Vec<PathBuf>,
     writable: bool,
     data: Option<PrivateDir>,
+    keeps: bool,
 }
 
 impl WorldBuilder {
@@ -67,6 +68,13 @@ impl WorldBuilder {
         self.rules.modes = self.rules.modes.with(Group::FilesystemWrite, Mode::Allow);
         self.policy.ambient = AccessSet::ALL;
         self.writable = true;
+        self
+    }
+
+    /// Where nothing that is displaced is kept.
+    #[must_use]
+    pub fn without_undo(mut self) -> Self {
+        self.keeps = false;
         self
     }
 
@@ -170,7 +178,7 @@ impl WorldBuilder {
         });
         let home = Some(scratch.base().to_owned());
         let mut authority = Authority::new(gate.clone(), self.own_state, home);
-        if self.writable {
+        if self.writable && self.keeps {
             let data = match self.data {
                 Some(data) => data,
                 None => PrivateDir::open_or_create(&scratch.base().join("data"))?,
@@ -248,6 +256,7 @@ impl World {
             own_state: Vec::new(),
             writable: false,
             data: None,
+            keeps: true,
         }
     }
 

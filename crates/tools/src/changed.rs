@@ -66,9 +66,6 @@ impl ShownDiff {
         }
         text.push('\n');
         text.push_str(&self.text);
-        if self.truncated {
-            text.push_str("\n(the diff goes on)");
-        }
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) struct Arguments {
     root: Option<String>,
 }
 
+impl Arguments {
+    fn is_bytes(&self) -> bool {
+        self.encoding.as_deref() == Some("base64")
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
@@ -74,13 +80,14 @@ pub(crate) async fn call(
         arguments.root.as_deref(),
         &arguments.file_path,
     )?;
-    fits(
-        authority,
-        caller,
-        Verb::Write,
-        &path,
-        arguments.content.len(),
-    )?;
+    let sent = arguments.content.len();
+    // Four characters are three bytes.
+    let sent = if arguments.is_bytes() {
+        sent / 4 * 3
+    } else {
+        sent
+    };
+    fits(authority, caller, Verb::Write, &path, sent)?;
     let (new, options) =
         how(arguments).map_err(|why| authority.gate().refuse(caller, Verb::Write, &path, why))?;
     let changed = match new {
@@ -119,7 +126,7 @@ fn how(arguments: Arguments) -> Result<(New, WriteOptions), Failure> {
 
 fn new(arguments: Arguments) -> Result<New, Failure> {
     let bad = |what: &str| Failure::new(Reason::BadArguments, what.to_owned());
-    if arguments.encoding.as_deref() == Some("base64") {
+    if arguments.is_bytes() {
         if arguments.line_ending.is_some() || arguments.bom.is_some() {
             return Err(bad(
                 "Bytes are written as they are: lineEnding and bom are for text.",

@@ -132,7 +132,8 @@ fn recover(world: &World, log: Log) {
                     | Leftover::Displaced
                     | Leftover::PutBack
                     | Leftover::Abandoned
-                    | Leftover::Conflict => log.warn(told),
+                    | Leftover::Conflict
+                    | Leftover::Stuck => log.warn(told),
                 }
             }
         }

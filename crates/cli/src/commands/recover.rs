@@ -42,6 +42,7 @@ pub(crate) fn run(
     for one in &found {
         let (mark, word) = match (one.found, tense) {
             (Leftover::Nothing, _) => (Mark::Yes, "nothing left"),
+            (Leftover::Stuck, _) => (Mark::Warn, "not possible"),
             (_, Tense::WouldBe) => (Mark::Ask, "to be done"),
             (Leftover::Conflict, Tense::Done) => (Mark::Warn, "kept beside"),
             (
@@ -86,11 +87,13 @@ fn sentence(one: &Interrupted, tense: Tense) -> String {
         Tense::Done => "",
         Tense::WouldBe => "to be ",
     };
-    match one.found {
-        Leftover::Nothing => "it had not begun, or it was complete".to_owned(),
-        Leftover::Unpublished => format!("a new file that was never put in place: {did}removed"),
+    let told = match one.found {
+        Leftover::Stuck => "it is tried again at the next start".to_owned(),
+        Leftover::Nothing if one.done => "it was complete".to_owned(),
+        Leftover::Nothing => "nothing came of it".to_owned(),
+        Leftover::Unpublished => format!("something new that was never put in place: {did}removed"),
         Leftover::Displaced => format!("what it had displaced: {did}kept for undo"),
-        Leftover::PutBack => format!("what it was about to remove: {did}put back"),
+        Leftover::PutBack => format!("what it was about to take away: {did}put back"),
         Leftover::Abandoned => {
             format!("a private workspace whose owner is gone: {did}removed")
         }
@@ -98,5 +101,9 @@ fn sentence(one: &Interrupted, tense: Tense) -> String {
             Some(name) => format!("a save of somebody else: {did}kept beside it as {name}"),
             None => format!("a save of somebody else: {did}kept beside it"),
         },
+    };
+    match &one.why {
+        Some(why) => format!("{told}: {why}"),
+        None => told,
     }
 }

@@ -145,6 +145,14 @@ impl Authority {
         self
     }
 
+    /// Whether `path`, every link in it resolved, is Portcullis's own.
+    pub(crate) fn is_own_state(&self, path: &str) -> bool {
+        let data = self.data.as_ref().map(PrivateDir::path);
+        let own = self.own_state.iter().map(PathBuf::as_path).chain(data);
+        own.into_iter()
+            .any(|own| Path::new(path).starts_with(real(own)))
+    }
+
     /// Our own state, where there is one.
     pub(crate) fn data(&self) -> Option<&PrivateDir> {
         self.data.as_ref()

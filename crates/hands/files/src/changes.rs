@@ -8,7 +8,7 @@ use portcullis_policy::Terms;
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::deeds::{Changing, change};
-use crate::guards::{Expected, check, mismatch};
+use crate::guards::{Expecting, check, mismatch, must_be_there};
 use crate::options::{Changed, Expect, WriteMode, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::showing;
@@ -224,7 +224,7 @@ impl ScopedFs {
                     }
                     None => false,
                 };
-                let receipt = set_mode(&deed.place, mode, live, undo?.as_deref())?;
+                let receipt = set_mode(&deed.place, mode, Verb::Chmod, live, undo?.as_deref())?;
                 Ok(((receipt, was_seen), Settled::default()))
             })
         })
@@ -265,9 +265,7 @@ impl ScopedFs {
                 let mut deed = self.deed(plan.verb, path, terms, plan.want)?;
                 deed.shown = Some(plan.shown);
                 let size = deed.place.base.as_ref().map(|base| base.meta.size);
-                if plan.options.mode == WriteMode::Replace && size.is_none() {
-                    return Err(Failure::from(Reason::NotFound).hint("Create it instead."));
-                }
+                must_be_there(&deed.place, plan.options.mode)?;
                 let most = plan.options.max_bytes;
                 if plan.verb == Verb::Edit && size.is_some_and(|size| size > most) {
                     return Err(Failure::new(
@@ -282,9 +280,12 @@ impl ScopedFs {
             })
             .await?;
         let path = permit.deed().place.path.clone();
-        let may_see = permit.terms().reads_unasked(&path) && self.may_read();
+        let may_see = permit.terms().reads_unasked(&path) && self.may_be_shown();
         let asked_about_shrinking = permit.deed().shrinks;
-        let expected = self.expected(&path, plan.options);
+        let (expecting, mode) = (
+            self.expecting(&path, &plan.options.expect),
+            plan.options.mode,
+        );
         let rules = self.rules(plan.verb, plan.options);
         let undo = self.undo();
         let limit = permit.terms().max_file_bytes().min(plan.options.max_bytes);
@@ -293,7 +294,8 @@ impl ScopedFs {
         let rebases = plan.verb != Verb::Write && plan.options.expect == Expect::LastSeen;
         let (make, learnt) = (Arc::clone(&plan.make), Arc::clone(learnt));
         let published = elsewhere(move || {
-            change(permit, |deed, _, live| {
+            change(permit, |deed, terms, live| {
+                let expected = expecting.replacing(terms, &deed.place, mode)?;
                 let published = publish(deed.place, &rules, live, undo?.as_deref(), |before| {
                     let fits = check(before, &expected);
                     let moved_on = fits.is_err();
@@ -402,27 +404,12 @@ impl ScopedFs {
         }
     }
 
-    /// What a change of a whole file expects at `path`.
-    pub(crate) fn expected(&self, path: &RelPath, options: &WriteOptions) -> Expected {
-        if options.mode == WriteMode::Create {
-            return Expected::Anything;
-        }
-        let expected = self.expected_at(path, &options.expect);
-        let unseen = options.expect == Expect::LastSeen && matches!(expected, Expected::Anything);
-        if unseen && self.declared().entry().policy().read_before_write {
-            return Expected::Read;
-        }
-        expected
-    }
-
-    pub(crate) fn expected_at(&self, path: &RelPath, expect: &Expect) -> Expected {
-        match expect {
-            Expect::Anything => Expected::Anything,
-            Expect::Version(version) => Expected::Version(version.clone()),
-            Expect::Hash(hash) => Expected::Hash(*hash),
-            Expect::LastSeen => self
-                .last_seen(path)
-                .map_or(Expected::Anything, Expected::Version),
+    /// What this caller expects at `path`.
+    pub(crate) fn expecting(&self, path: &RelPath, expect: &Expect) -> Expecting {
+        Expecting {
+            expect: expect.clone(),
+            seen: self.last_seen(path),
+            may_read: self.may_read(),
         }
     }
 }

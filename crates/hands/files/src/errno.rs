@@ -6,11 +6,19 @@ use rustix::io::Errno;
 /// The failure for an error that is about something inside a root. `EACCES` and
 /// `EPERM` are the operating system's word and never a reason to try a weaker way.
 pub(crate) fn failure(errno: Errno) -> Failure {
+    if errno == Errno::ROFS {
+        return Failure::new(
+            Reason::Os,
+            "The file system it is on is mounted read-only, so nothing was changed.",
+        )
+        .hint("Choose a place outside it, or have it mounted writable.")
+        .detail(errno);
+    }
     let reason = match errno {
         Errno::NOENT | Errno::NOTDIR => Reason::NotFound,
         Errno::LOOP => Reason::Symlink,
         Errno::XDEV => Reason::MountBoundary,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => Reason::Os,
+        Errno::ACCESS | Errno::PERM => Reason::Os,
         Errno::NOSPC => Reason::NoSpace,
         Errno::DQUOT => Reason::Quota,
         Errno::BUSY | Errno::TXTBSY | Errno::AGAIN => Reason::Busy,

@@ -9,7 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::deeds::Changing;
 use crate::errno::failure;
-use crate::meta::Meta;
+use crate::meta::{Meta, without_content};
+use crate::options::{Expect, WriteMode};
 use crate::text;
 use crate::undo::survey;
 use crate::writing::{Base, Before, Place, Version, digest_file};
@@ -22,6 +23,68 @@ pub(crate) enum Expected {
     Hash(Digest),
     /// Something this caller has read, and it has read nothing there.
     Read,
+}
+
+/// What a caller expects, before it is known what it may be told.
+#[derive(Clone, Debug)]
+pub(crate) struct Expecting {
+    pub(crate) expect: Expect,
+    /// What it last saw there.
+    pub(crate) seen: Option<Version>,
+    /// Whether a grant lets it read here at all.
+    pub(crate) may_read: bool,
+}
+
+impl Expecting {
+    /// What must stand at `path`. Of a file that may not be read nothing is
+    /// confirmed that tells of its content: hashes could be tried out.
+    pub(crate) fn at(&self, terms: &Terms, path: &RelPath) -> Result<Expected, Failure> {
+        let reads = || self.may_read && terms.reads_unasked(path);
+        Ok(match &self.expect {
+            Expect::Anything => Expected::Anything,
+            Expect::LastSeen => match &self.seen {
+                Some(version) => Expected::Version(version.clone()),
+                None => Expected::Anything,
+            },
+            Expect::Version(version) if reads() => Expected::Version(version.clone()),
+            Expect::Version(version) => Expected::Version(without_content(version.clone())),
+            Expect::Hash(hash) if reads() => Expected::Hash(*hash),
+            Expect::Hash(_) => {
+                return Err(Failure::new(
+                    Reason::BadArguments,
+                    "What may not be read without asking cannot be named by its hash.",
+                )
+                .hint("Name its version."));
+            }
+        })
+    }
+
+    /// The same of a file that is to be replaced: a root may require that it was
+    /// read, and what is to be created expects nothing.
+    pub(crate) fn replacing(
+        &self,
+        terms: &Terms,
+        place: &Place,
+        mode: WriteMode,
+    ) -> Result<Expected, Failure> {
+        if mode == WriteMode::Create {
+            return Ok(Expected::Anything);
+        }
+        let expected = self.at(terms, &place.path)?;
+        let unseen = self.expect == Expect::LastSeen && self.seen.is_none();
+        if unseen && place.entry.policy().read_before_write {
+            return Ok(Expected::Read);
+        }
+        Ok(expected)
+    }
+}
+
+/// Refuses to replace what is not there, where a file must be.
+pub(crate) fn must_be_there(place: &Place, mode: WriteMode) -> Result<(), Failure> {
+    if mode == WriteMode::Replace && place.base.is_none() {
+        return Err(Failure::from(Reason::NotFound).hint("Create it instead."));
+    }
+    Ok(())
 }
 
 /// How many paths below a directory a question names.
@@ -138,32 +201,43 @@ pub(crate) fn shrinks_by(there: &Place, comes: &Place) -> bool {
 }
 
 /// The guards of a write, for a file that a move overwrites.
-pub(crate) fn check_overwritten(to: &Place, expected: &Expected) -> Result<(), Failure> {
+pub(crate) fn check_overwritten(
+    to: &Place,
+    expected: &Expected,
+) -> Result<Option<Checked>, Failure> {
     let Some(base) = &to.base else {
-        return Ok(());
+        return Ok(None);
     };
     if base.meta.mode & 0o222 == 0 {
         return Err(
             Failure::from(Reason::ReadOnly).hint("Remove it first, or choose another name.")
         );
     }
-    check_base(to, expected).map(drop)
+    check_base(to, expected)
 }
+
+/// A file up to here is compared by its content; a larger one by its size and
+/// times, unless its hash is asked for.
+const COMPARED: u64 = 16 * 1024 * 1024;
 
 /// A file that was what was expected, to be looked at once more.
 #[derive(Debug)]
 pub(crate) struct Checked {
     file: OwnedFd,
-    hash: Digest,
+    meta: Meta,
+    pub(crate) hash: Option<Digest>,
 }
 
 impl Checked {
     /// Whether nobody has written into it since.
     pub(crate) fn still(&self) -> Result<(), Failure> {
-        if digest_file(&self.file)? == self.hash {
-            return Ok(());
-        }
-        Err(mismatch())
+        let now = Meta::of_stat(&rustix::fs::fstat(&self.file).map_err(failure)?);
+        let same = match self.hash {
+            // Times are coarse: two saves within one tick have the same.
+            Some(hash) if now.size <= COMPARED => digest_file(&self.file)? == hash,
+            Some(_) | None => (now.size, now.mtime_ns) == (self.meta.size, self.meta.mtime_ns),
+        };
+        if same { Ok(()) } else { Err(mismatch()) }
     }
 }
 
@@ -176,32 +250,48 @@ pub(crate) fn check_base(place: &Place, expected: &Expected) -> Result<Option<Ch
     if matches!(expected, Expected::Anything) {
         return Ok(None);
     }
+    let hashes = matches!(expected, Expected::Hash(_));
     let checked = match base.meta.entity {
-        Entity::File => Some(open_again(place, base)?),
+        Entity::File => open_again(place, base, hashes)?,
+        Entity::Directory | Entity::Symlink | Entity::Special | Entity::Mount if hashes => {
+            return Err(Failure::new(
+                Reason::BadArguments,
+                "Only a file has a hash to expect.",
+            ));
+        }
         Entity::Directory | Entity::Symlink | Entity::Special | Entity::Mount => None,
     };
     let before = Before {
         meta: &base.meta,
         bytes: None,
-        hash: checked.as_ref().map(|checked| checked.hash),
+        hash: checked.as_ref().and_then(|checked| checked.hash),
     };
     check(Some(&before), expected)?;
     Ok(checked)
 }
 
 /// The file at `place`, opened to be read: what is only moved or removed was
-/// not.
-fn open_again(place: &Place, base: &Base) -> Result<Checked, Failure> {
+/// not. `None` for one that we may not read, which nobody asked the hash of.
+fn open_again(place: &Place, base: &Base, hashes: bool) -> Result<Option<Checked>, Failure> {
     let (dir, above) = (place.parent.as_fd(), &place.parent_path);
-    let file = place
+    let opened = place
         .root
-        .open_child(dir, above, &place.leaf, OFlags::RDONLY)?;
+        .open_child(dir, above, &place.leaf, OFlags::RDONLY);
+    let file = match opened {
+        Ok(file) => file,
+        Err(failure) if failure.reason() == Reason::Os && !hashes => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
     let meta = Meta::of_stat(&rustix::fs::fstat(&file).map_err(failure)?);
     if (meta.dev, meta.ino) != (base.meta.dev, base.meta.ino) {
         return Err(mismatch());
     }
-    let hash = digest_file(&file)?;
-    Ok(Checked { file, hash })
+    let hash = if hashes || meta.size <= COMPARED {
+        Some(digest_file(&file)?)
+    } else {
+        None
+    };
+    Ok(Some(Checked { file, meta, hash }))
 }
 
 /// Whether what is there is what is expected.

@@ -1,6 +1,6 @@
 //! Copying in: a file that stands outside the root, by its absolute path.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use portcullis_proto::{Entity, Failure, Principal, Reason, Verb};
 use rustix::fs::{Mode, OFlags};
@@ -8,12 +8,13 @@ use rustix::fs::{Mode, OFlags};
 use crate::authority::Authority;
 use crate::changes::settled;
 use crate::deeds::change;
-use crate::errno::{failure, hinted};
-use crate::guards::check;
+use crate::errno::{failure, from_io, hinted};
+use crate::guards::{check, must_be_there};
 use crate::meta::Meta;
 use crate::options::{Changed, Expect, WriteOptions};
+use crate::root::is_pseudo;
 use crate::scoped::{ScopedFs, elsewhere};
-use crate::writing::{Base, Content, Want, publish};
+use crate::writing::{Base, Content, Source, Want, digest_file, publish};
 
 impl Authority {
     /// Copies the file at `source`, an absolute path, to `destination` in the
@@ -34,7 +35,14 @@ impl Authority {
                     .hint("Copy what stands in a root by its path in it."),
             ));
         }
-        match self.locate(None, source) {
+        // By what it really is, so that no link or `..` leads around a root.
+        let real = std::path::Path::new(source).canonicalize();
+        let real = real.map_err(|error| refuse(from_io(&error)))?;
+        let real = real.to_str().ok_or(Reason::BadArguments)?;
+        if self.is_own_state(real) {
+            return Err(refuse(Reason::ProtectedState.into()));
+        }
+        match self.locate(None, real) {
             Ok(located) => {
                 let from = self.scope(caller, Some(&located.root))?;
                 let anything = &Expect::Anything;
@@ -43,7 +51,7 @@ impl Authority {
             }
             Err(_) if matches!(caller.subject.principal, Principal::Core { .. }) => {
                 let from = open_host_file(source).map_err(refuse)?;
-                to.write_from(destination, from, options).await
+                to.write_from(destination, source, from, options).await
             }
             Err(why) => Err(refuse(why)),
         }
@@ -51,32 +59,45 @@ impl Authority {
 }
 
 impl ScopedFs {
-    /// Writes all of an opened file.
+    /// Writes all of an opened file, which was named as `source`.
     async fn write_from(
         &self,
         destination: &str,
+        source: &str,
         from: Base,
         options: &WriteOptions,
     ) -> Result<Changed, Failure> {
-        let size = from.meta.size;
-        let permit = self
-            .changing(Verb::Write, destination, None, |path, terms| {
-                if size > terms.max_file_bytes() {
+        let (size, mode) = (from.meta.size, options.mode);
+        // What a question is about, and what is copied, is one thing.
+        let hash = digest_file(&from.handle)?;
+        let attempt = self.attempt(Verb::Write, destination)?.naming(source);
+        let path = attempt.path();
+        let permit = attempt
+            .enter(|terms| {
+                if size > terms.max_file_bytes().min(options.max_bytes) {
                     return Err(Reason::TooLarge.into());
                 }
-                let mut deed = self.deed(Verb::Write, path, terms, Want::FileOrNothing)?;
+                let mut deed = self.deed(Verb::Write, &path, terms, Want::FileOrNothing)?;
+                must_be_there(&deed.place, mode)?;
                 let before = deed.place.base.as_ref().map(|base| base.meta.size);
                 deed.shrinks = before.is_some_and(|before| crate::text::shrinks(before, size));
+                deed.shown = Some(hash);
                 Ok(deed)
             })
             .await?;
         let (undo, rules) = (self.undo(), self.rules(Verb::Write, options));
-        let expected = self.expected(&permit.deed().place.path, options);
+        let expecting = self.expecting(&permit.deed().place.path, &options.expect);
         let published = elsewhere(move || {
-            change(permit, |deed, _, live| {
+            change(permit, |deed, terms, live| {
+                let expected = expecting.replacing(terms, &deed.place, mode)?;
                 let published = publish(deed.place, &rules, live, undo?.as_deref(), |before| {
                     check(before, &expected)?;
-                    Ok(Content::Copy(from.handle.as_fd(), None))
+                    Ok(Content::Copy(Source {
+                        from: from.handle.as_fd(),
+                        like: None,
+                        expected: Some(hash),
+                        most: size,
+                    }))
                 })?;
                 let settled = settled(&published.receipt);
                 Ok((published, settled))
@@ -94,19 +115,21 @@ impl ScopedFs {
 /// Opens a file core names: a file, not a link to one, and nothing that acts on
 /// being opened.
 fn open_host_file(path: &str) -> Result<Base, Failure> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let looked = rustix::fs::open(path, flags | OFlags::PATH, Mode::empty()).map_err(failure)?;
-    let seen = Meta::of_stat(&rustix::fs::fstat(&looked).map_err(failure)?);
-    match seen.entity {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let pinned = rustix::fs::open(path, flags, Mode::empty()).map_err(failure)?;
+    let meta = Meta::of_stat(&rustix::fs::fstat(&pinned).map_err(failure)?);
+    match meta.entity {
         Entity::File => {}
         Entity::Directory => return Err(hinted(Reason::IsDirectory)),
         Entity::Symlink => return Err(hinted(Reason::Symlink)),
         Entity::Mount | Entity::Special => return Err(hinted(Reason::SpecialFile)),
     }
-    let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(failure)?;
-    let meta = Meta::of_stat(&rustix::fs::fstat(&handle).map_err(failure)?);
-    if (meta.dev, meta.ino, meta.entity) != (seen.dev, seen.ino, seen.entity) {
-        return Err(Reason::VersionMismatch.into());
+    if is_pseudo(&pinned)? {
+        return Err(hinted(Reason::SpecialFile));
     }
+    // By the handle: only its own name in /proc leads to what is pinned.
+    let own_name = format!("/proc/self/fd/{}", pinned.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(own_name, flags, Mode::empty()).map_err(failure)?;
     Ok(Base { handle, meta })
 }

@@ -122,12 +122,14 @@ fn single_component(name: &str) -> Result<(), Failure> {
 }
 
 fn open(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(
-        at,
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    rustix::io::retry_on_intr(|| {
+        rustix::fs::openat(
+            &at,
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+    })
 }
 
 fn create_with_parents(path: &Path) -> Result<(), Errno> {

@@ -1,43 +1,48 @@
-//! After a crash: what a dying process left beside its targets is put right,
-//! from the opening lines of its audit. No tree is walked.
+//! After a crash: what a dying process left is put right, from the opening
+//! lines of its audit. No tree is walked.
 //!
-//! Invariants: nothing is unlinked but a file its own audit says it made and
-//! never put in place, and what is left of a tree of which the store holds a
-//! whole copy; everything else goes to the undo store, back to its
-//! place, or beside its target under a name of its own.
+//! Invariants: nothing is unlinked but what its own audit says it made and
+//! never put in place, directories it made and nobody uses, and what is left of
+//! something of which the store holds the same; everything else goes to the
+//! undo store, back to its place, or beside its target under a name of its own.
+//! Each operation that is put right gets its closing line, in the chain of the
+//! process that did it and under the operation's own id.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+mod case;
+mod moved;
+mod undone;
+
 use std::sync::Arc;
 
-use portcullis_policy::Symlinks;
-use portcullis_proto::{Entity, Failure, Reason, RelPath, RequestId, Verb};
-use rustix::fs::{AtFlags, OFlags, RenameFlags, renameat_with, unlinkat};
+use portcullis_gate::Gate;
+use portcullis_proto::{
+    Access, ConversationId, Facts, Failure, Outcome, Principal, Reason, RelPath, RequestId,
+    Resource, RootId, RunId, Subject, Verb,
+};
 
 use crate::authority::{Authority, Declared};
-use crate::errno::failure;
-use crate::ledger::{Unfinished, mark_swept, unfinished};
-use crate::meta::Meta;
+use crate::ledger::{RecordSubject, Unfinished, mark_swept, unfinished};
 use crate::private_dir::PrivateDir;
-use crate::sys;
-use crate::temp::Abandoned;
-use crate::undo::{Entry, State};
-use crate::writing::{conflict_name, staged_name};
+
+use self::case::Case;
 
 /// What was found of an operation that a crash interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// Nothing: it had not begun, or it was complete.
     Nothing,
-    /// A file of ours that was never put in place: removed.
+    /// Something of ours that was never put in place: removed.
     Unpublished,
     /// What it had displaced: moved to the undo store.
     Displaced,
-    /// What it was about to remove: back where it was.
+    /// What it was about to remove or move: back where it was.
     PutBack,
     /// Somebody else's save: kept beside the file.
     Conflict,
     /// A private workspace whose owner is gone: removed.
     Abandoned,
+    /// It could not be put right now; it is tried again at the next start.
+    Stuck,
 }
 
 /// One operation that a crash interrupted.
@@ -55,17 +60,50 @@ pub struct Interrupted {
     pub found: Leftover,
     /// The name a conflicting save was kept under.
     pub kept_as: Option<String>,
+    /// Whether the operation stands as if it had been told as done.
+    pub done: bool,
+    /// Why it could not be put right, or why that is not in the audit.
+    pub why: Option<Failure>,
+}
+
+/// What came of putting one operation right.
+#[derive(Clone, Debug)]
+struct Outcomes {
+    found: Leftover,
+    kept_as: Option<String>,
+    done: bool,
+}
+
+impl Outcomes {
+    fn of(found: Leftover, done: bool) -> Self {
+        Self {
+            found,
+            kept_as: None,
+            done,
+        }
+    }
+
+    /// It had not begun, or nothing of it can be seen.
+    fn not_done() -> Self {
+        Self::of(Leftover::Nothing, false)
+    }
+
+    fn done() -> Self {
+        Self::of(Leftover::Nothing, true)
+    }
 }
 
 impl Interrupted {
-    fn workspace(gone: &Abandoned) -> Self {
+    fn workspace(gone: String) -> Self {
         Self {
-            request: gone.name.clone(),
+            request: gone.clone(),
             verb: Verb::Mkdir,
-            root: gone.name.clone(),
+            root: gone,
             path: RelPath::root(),
             found: Leftover::Abandoned,
             kept_as: None,
+            done: true,
+            why: None,
         }
     }
 }
@@ -74,242 +112,175 @@ impl Authority {
     /// Puts right what dead processes left in the roots declared here; `data`
     /// holds their audit. With `dry_run` it only says what it would do.
     pub fn recover(&self, data: &PrivateDir, dry_run: bool) -> Result<Vec<Interrupted>, Failure> {
-        // What was going on in them went with them.
-        let abandoned = crate::temp::sweep(data, dry_run)?;
-        let mut done: Vec<Interrupted> = abandoned.iter().map(Interrupted::workspace).collect();
+        let abandoned = crate::temp::sweep(data, dry_run);
+        let mut all: Vec<_> = abandoned.into_iter().map(Interrupted::workspace).collect();
         for chain in unfinished(data)? {
             let mut all_here = true;
             for operation in &chain.operations {
                 let Some(root) = operation.root else {
                     // It never came to make anything.
+                    if !dry_run {
+                        self.close_unbegun(operation);
+                    }
                     continue;
                 };
-                if abandoned.iter().any(|gone| gone.identity == root) {
+                let declared = self.roots().find(|d| d.root().identity() == root);
+                if declared.is_none() && crate::temp::is_of_workspace(operation) {
                     continue;
                 }
-                let declared = self.roots().find(|d| d.root().identity() == root);
-                match declared {
-                    Some(declared) => match put_right(declared, operation, dry_run) {
-                        Ok(interrupted) => done.push(interrupted),
-                        // One that cannot be looked at now keeps no other back.
-                        Err(_) => all_here = false,
-                    },
-                    None => all_here = false,
-                }
+                // What is left waits for its root to be served again.
+                let Some(declared) = declared else {
+                    all_here = false;
+                    continue;
+                };
+                let interrupted = self.put_right(declared, operation, dry_run);
+                all_here &= interrupted.found != Leftover::Stuck;
+                all.push(interrupted);
             }
-            // What is left waits for its root to be served again.
             if all_here && !dry_run {
                 mark_swept(data, &chain.name)?;
             }
         }
-        Ok(done)
+        Ok(all)
     }
-}
 
-fn put_right(
-    declared: &Arc<Declared>,
-    operation: &Unfinished,
-    dry_run: bool,
-) -> Result<Interrupted, Failure> {
-    let copied_to = operation
-        .to
-        .as_ref()
-        .filter(|_| operation.verb == Verb::Copy);
-    let place = copied_to.unwrap_or(&operation.path);
-    let mut interrupted = Interrupted {
-        request: operation.request.clone(),
-        verb: operation.verb,
-        root: declared.entry().id().as_str().to_owned(),
-        path: place.clone(),
-        found: Leftover::Nothing,
-        kept_as: None,
-    };
-    let Some(dir) = directory_of(declared, place)? else {
-        return Ok(interrupted);
-    };
-    let case = Case {
-        declared,
-        operation,
-        dir,
-        leaf: place.name().unwrap_or_default(),
-        dry_run,
-    };
-    if operation.verb == Verb::Move {
-        interrupted.found = case.finish_move()?;
-        return Ok(interrupted);
-    }
-    let request = RequestId::new(operation.request.clone());
-    let name = staged_name(&request);
-    let Ok(seen) = sys::child_meta(case.dir.as_fd(), name.as_str()) else {
-        return Ok(interrupted);
-    };
-    let left = Meta::of_statx(&seen);
-    let is = |thing: Option<(u64, u64)>| thing == Some((left.dev, left.ino));
-    interrupted.found = if operation.verb == Verb::Remove
-        || (operation.verb == Verb::Undo && operation.made.is_none())
-    {
-        case.put_back(&name, &request, &mut interrupted.kept_as)?
-    } else if is(operation.made) || (operation.made.is_none() && is_empty_file(&left)) {
-        if !dry_run {
-            unlinkat(&case.dir, &name, AtFlags::empty()).map_err(failure)?;
-        }
-        Leftover::Unpublished
-    } else if is(operation.base) {
-        case.keep(&name, &left)?;
-        Leftover::Displaced
-    } else {
-        case.beside(&name, &request, &mut interrupted.kept_as)?
-    };
-    Ok(interrupted)
-}
-
-/// A file that was made and into which nothing was written yet.
-fn is_empty_file(left: &Meta) -> bool {
-    left.entity == Entity::File && left.size == 0 && left.links == 1
-}
-
-struct Case<'a> {
-    declared: &'a Arc<Declared>,
-    operation: &'a Unfinished,
-    dir: OwnedFd,
-    leaf: &'a str,
-    dry_run: bool,
-}
-
-impl Case<'_> {
-    /// Something was renamed away to be removed: nobody was told that it was.
-    fn put_back(
+    fn put_right(
         &self,
-        name: &str,
-        request: &RequestId,
-        kept_as: &mut Option<String>,
-    ) -> Result<Leftover, Failure> {
-        if self.dry_run {
-            return Ok(Leftover::PutBack);
-        }
-        let (dir, leaf) = (&self.dir, self.leaf);
-        if let Some(undo) = self.declared.undo()?
-            && undo.holds(&self.operation.request)
-        {
-            // A whole copy is kept: the removal had begun, and is finished.
-            crate::undo::remove_tree(dir.as_fd(), name)?;
-            return Ok(Leftover::Displaced);
-        }
-        match renameat_with(dir, name, dir, leaf, RenameFlags::NOREPLACE) {
-            Ok(()) => {
-                // Nothing was removed, so there is nothing to undo.
-                if let Some(undo) = self.declared.undo()? {
-                    undo.forget(&self.operation.request)?;
+        declared: &Arc<Declared>,
+        operation: &Unfinished,
+        dry_run: bool,
+    ) -> Interrupted {
+        let outcome = Case::new(declared, operation, dry_run).and_then(|case| {
+            let outcome = case.put_right()?;
+            self.remove_made(operation, &outcome, dry_run)?;
+            Ok(outcome)
+        });
+        let path = target(operation);
+        let mut interrupted = Interrupted {
+            request: operation.request.clone(),
+            verb: operation.verb,
+            root: declared.entry().id().as_str().to_owned(),
+            path: path.clone(),
+            found: Leftover::Stuck,
+            kept_as: None,
+            done: false,
+            why: None,
+        };
+        match outcome {
+            Ok(outcome) => {
+                if !dry_run {
+                    let gate = self.gate();
+                    interrupted.why = close(gate, declared, operation, &outcome).err();
                 }
-                Ok(Leftover::PutBack)
+                interrupted.found = outcome.found;
+                interrupted.kept_as = outcome.kept_as;
+                interrupted.done = outcome.done;
             }
-            Err(rustix::io::Errno::EXIST) => self.beside(name, request, kept_as),
-            Err(errno) => Err(failure(errno)),
+            // One that cannot be put right now keeps no other back.
+            Err(why) => interrupted.why = Some(why),
         }
+        interrupted
     }
 
-    /// What was displaced goes where the operation would have put it.
-    fn keep(&self, name: &str, left: &Meta) -> Result<(), Failure> {
-        if self.dry_run {
+    /// Directories made on the way to something that did not come go again,
+    /// innermost first, while they are empty.
+    fn remove_made(
+        &self,
+        operation: &Unfinished,
+        outcome: &Outcomes,
+        dry_run: bool,
+    ) -> Result<(), Failure> {
+        if outcome.done || dry_run || operation.made.is_empty() {
             return Ok(());
         }
-        let Some(undo) = self.declared.undo()? else {
-            let request = RequestId::new(self.operation.request.clone());
-            return self.beside(name, &request, &mut None).map(drop);
-        };
-        let id = &self.operation.request;
-        undo.take(self.dir.as_fd(), name, id)?;
-        if undo.entry(id)?.is_none() {
-            undo.record_again(&self.entry(Some(State::of(left, None)), None))?;
+        for declared in self.roots() {
+            let identity = declared.root().identity();
+            if operation.made.iter().any(|made| made.root == identity) {
+                case::remove_made(declared, operation, &case::way_to(operation))?;
+            }
         }
         Ok(())
     }
 
-    /// Nobody knows whose it is: it stays, under a name that says so.
-    fn beside(
-        &self,
-        name: &str,
-        request: &RequestId,
-        kept_as: &mut Option<String>,
-    ) -> Result<Leftover, Failure> {
-        let beside = conflict_name(self.leaf, request);
-        if !self.dry_run {
-            let dir = &self.dir;
-            renameat_with(dir, name, dir, &beside, RenameFlags::NOREPLACE).map_err(failure)?;
-        }
-        *kept_as = Some(beside);
-        Ok(Leftover::Conflict)
-    }
-
-    /// A move that overwrote something may have left that under the old name.
-    fn finish_move(&self) -> Result<Leftover, Failure> {
-        let (Some(to), Some(over)) = (&self.operation.to, self.operation.over) else {
-            return Ok(Leftover::Nothing);
-        };
-        let Ok(seen) = sys::child_meta(self.dir.as_fd(), self.leaf) else {
-            return Ok(Leftover::Nothing);
-        };
-        let left = Meta::of_statx(&seen);
-        let root = self.declared.root();
-        let moved = root.open(to, OFlags::PATH, Symlinks::Reject);
-        let moved = moved.ok().map(|moved| (moved.meta.dev, moved.meta.ino));
-        if (left.dev, left.ino) != over || moved.is_none() || moved != self.operation.base {
-            return Ok(Leftover::Nothing);
-        }
-        if !self.dry_run
-            && let Some(undo) = self.declared.undo()?
-        {
-            let id = &self.operation.request;
-            undo.take(self.dir.as_fd(), self.leaf, id)?;
-            if undo.entry(id)?.is_none() {
-                let entry = self.entry(Some(State::of(&left, None)), Some(to.clone()));
-                undo.record_again(&entry)?;
-            }
-        }
-        Ok(Leftover::Displaced)
-    }
-
-    fn entry(&self, before: Option<State>, to: Option<RelPath>) -> Entry {
-        let operation = self.operation;
-        let landed = to.as_ref().unwrap_or(&operation.path);
-        let root = self.declared.root();
-        let after = root
-            .open(landed, OFlags::RDONLY, Symlinks::Reject)
-            .ok()
-            .map(|now| {
-                let hash = match (&to, now.meta.entity) {
-                    (None, Entity::File) => crate::writing::digest_file(&now.handle).ok(),
-                    _ => None,
-                };
-                State::of(&now.meta, hash)
-            });
-        Entry {
-            id: operation.request.clone(),
-            at: operation.at,
-            root: self.declared.entry().id().as_str().to_owned(),
-            root_identity: root.identity(),
-            verb: operation.verb,
-            path: operation.path.clone(),
-            to,
-            subject: operation.subject.clone(),
-            run: operation.run.clone(),
-            before,
-            after,
-            made: Vec::new(),
-            recovered: true,
+    fn close_unbegun(&self, operation: &Unfinished) {
+        let id = RootId::parse(&operation.root_name);
+        if let Some(declared) = id.and_then(|id| self.root(Some(&id))) {
+            // Nothing came of it: whether that is told changes nothing.
+            let _told = close(self.gate(), declared, operation, &Outcomes::not_done());
         }
     }
 }
 
-/// The directory a path stands in, if it is still there.
-fn directory_of(declared: &Declared, path: &RelPath) -> Result<Option<OwnedFd>, Failure> {
-    let Some(above) = path.parent() else {
-        return Ok(None);
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    match declared.root().open(&above, flags, Symlinks::Reject) {
-        Ok(opened) => Ok(Some(opened.handle)),
-        Err(failure) if failure.reason() == Reason::NotFound => Ok(None),
-        Err(failure) => Err(failure),
+/// What the operation was to change.
+fn target(operation: &Unfinished) -> &RelPath {
+    match (&operation.to, operation.verb) {
+        (Some(to), Verb::Copy) => to,
+        _ => &operation.path,
     }
+}
+
+/// The closing line that the dead process did not come to write.
+fn close(
+    gate: &Gate,
+    declared: &Declared,
+    operation: &Unfinished,
+    outcome: &Outcomes,
+) -> Result<(), Failure> {
+    let entry = declared.entry();
+    let resource = |path: &RelPath, access| Resource {
+        root: entry.id().clone(),
+        kind: entry.kind(),
+        path: path.clone(),
+        access,
+        identity: None,
+    };
+    let mut resources = vec![resource(&operation.path, operation.verb.access())];
+    resources.extend(operation.to.as_ref().map(|to| resource(to, Access::Write)));
+    let facts = Facts {
+        verb: operation.verb,
+        resources,
+        shown: None,
+        shrinks: false,
+        below: Vec::new(),
+    };
+    let (ended, reason) = match (outcome.found, outcome.done) {
+        (Leftover::Conflict, _) => (Outcome::Failed, Some(Reason::VersionMismatch)),
+        (_, true) => (Outcome::Success, None),
+        (_, false) => (Outcome::Abandoned, None),
+    };
+    let request = RequestId::new(operation.request.clone());
+    gate.close_for_dead(
+        &request,
+        &subject(&operation.subject),
+        &facts,
+        ended,
+        reason,
+    )
+    .map_err(|down| {
+        Failure::new(
+            Reason::AuditUnavailable,
+            "It was put right, and the audit could not be told.",
+        )
+        .hint("Run `portcullis doctor`; it says what the audit lacks.")
+        .detail(down)
+    })
+}
+
+/// Who it was, as the opening line told.
+fn subject(told: &RecordSubject) -> Subject {
+    let id: Arc<str> = told.id.as_str().into();
+    let principal = match told.kind.as_str() {
+        "user" => Principal::User { id },
+        "token" => Principal::Token {
+            user: told.user.as_deref().unwrap_or_default().into(),
+            id,
+        },
+        "extension" => Principal::Extension { id },
+        "automation" => Principal::Automation { id },
+        _ => Principal::Core { id },
+    };
+    let mut subject = Subject::of(principal);
+    subject.conversation_id = told.conversation_id.as_deref().map(ConversationId::new);
+    subject.run_id = told.run_id.as_deref().map(RunId::new);
+    subject
 }

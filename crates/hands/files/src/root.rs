@@ -35,6 +35,8 @@ pub struct Root {
     ino: u64,
     mount: u64,
     containment: Containment,
+    /// On a file system that is local and keeps to POSIX.
+    local: bool,
     /// Mounts inside the root that may be entered.
     mounts: Vec<Listed>,
     /// The spellings of the root's path that callers may use as a prefix.
@@ -86,6 +88,12 @@ const PSEUDO: &[(u64, &str)] = &[
     (0x6c6f_6f70, "binderfs"),
     (0x0765_5821, "resctrl"),
 ];
+
+/// Whether what `handle` is open on is a window into the kernel.
+pub(crate) fn is_pseudo(handle: &OwnedFd) -> Result<bool, Failure> {
+    let magic = fstatfs(handle).map_err(failure)?.f_type.cast_unsigned();
+    Ok(PSEUDO.iter().any(|(known, _)| *known == magic))
+}
 
 impl Root {
     /// Pins the directory at `path`, which the operator named.
@@ -148,6 +156,7 @@ impl Root {
             ino: meta.ino,
             mount: sys::mount_of(&seen),
             containment,
+            local: stamps_every_change(magic),
             mounts: Vec::new(),
             names,
             kept: None,
@@ -190,6 +199,12 @@ impl Root {
                 })
             })
             .collect()
+    }
+
+    /// Whether somebody has a file in it open for writing, as far as that can be
+    /// told: a server far away says so of every file it has not lent us.
+    pub(crate) fn has_writer(&self, file: BorrowedFd<'_>) -> bool {
+        self.local && sys::has_writer(file)
     }
 
     /// The pinned directory itself.

@@ -208,7 +208,13 @@ impl ScopedFs {
             .attempt(&self.caller, verb, &self.declared.entry, alleged)
     }
 
-    /// Whether a live grant lets this caller read here at all.
+    /// Whether this caller may be told what is in a file as part of another
+    /// deed: a live grant lets it read here at all, and no hook wants to be
+    /// asked first.
+    pub(crate) fn may_be_shown(&self) -> bool {
+        !self.gate.has_hooks() && self.may_read()
+    }
+
     pub(crate) fn may_read(&self) -> bool {
         let (principal, root) = (&self.caller.subject.principal, self.declared.entry.id());
         let now = self.gate.clock().now_ms();
@@ -240,11 +246,14 @@ impl ScopedFs {
         self.declared.seen.note(&self.caller, root, path, version);
     }
 
-    pub(crate) fn forget_seen(&self, alleged: &str) {
-        if let Ok(path) = RelPath::parse(alleged) {
-            let root = self.declared.entry.id();
-            self.declared.seen.forget(&self.caller, root, &path);
-        }
+    pub(crate) fn forget_seen(&self, path: &RelPath) {
+        let root = self.declared.entry.id();
+        self.declared.seen.forget(&self.caller, root, path);
+    }
+
+    pub(crate) fn carry_seen(&self, from: &RelPath, to: &RelPath) {
+        let root = self.declared.entry.id();
+        self.declared.seen.carry(&self.caller, root, from, to);
     }
 }
 

@@ -45,6 +45,30 @@ impl Seen {
         halves.0.get(&key).or_else(|| halves.1.get(&key)).cloned()
     }
 
+    /// What `caller` saw at `from` and below stands at `to` now, by its own act,
+    /// and is as seen as it was: what was stale stays stale, what was never seen
+    /// stays unseen. Of another root nothing below is known.
+    pub(crate) fn carry(&self, caller: &Caller, root: &RootId, from: &RelPath, to: &RelPath) {
+        let Some((session, principal, ..)) = key(caller, root, from) else {
+            return;
+        };
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        let (newer, older) = &mut *halves;
+        for half in [newer, older] {
+            let moved = half.extract_if(|key, _| {
+                key.0 == session && key.1 == principal && key.2 == *root && key.3.is_under(from)
+            });
+            let moved: Vec<_> = moved.collect();
+            for ((session, principal, root, path), version) in moved {
+                let below = path.as_str().get(from.as_str().len()..).unwrap_or_default();
+                let path = RelPath::parse(&format!("{}{below}", to.as_str()));
+                if let Ok(path) = path {
+                    half.insert((session, principal, root, path), version);
+                }
+            }
+        }
+    }
+
     /// What `caller` saw there and below is gone, by its own act.
     pub(crate) fn forget(&self, caller: &Caller, root: &RootId, path: &RelPath) {
         let Some((session, principal, ..)) = key(caller, root, path) else {

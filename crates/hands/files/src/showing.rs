@@ -7,6 +7,8 @@ use portcullis_policy::Terms;
 use portcullis_proto::{Entity, RelPath};
 use rustix::fs::OFlags;
 
+use crate::meta::Meta;
+use crate::sys;
 use crate::text::{self, Diff};
 use crate::writing::{Place, Published, read_all};
 
@@ -19,14 +21,14 @@ const MAX_SHOWN: u64 = 1024 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
     pub(crate) terms: &'a Terms,
-    /// Whether a grant lets the caller read in this root at all.
-    pub(crate) may_read: bool,
+    /// Whether the caller may be shown anything of this root at all.
+    pub(crate) may_be_shown: bool,
 }
 
 impl Sight<'_> {
     /// The content of the file at `place`, if it may be shown.
     pub(crate) fn content(&self, place: &Place) -> Option<Vec<u8>> {
-        if !self.may_read || !self.terms.reads_unasked(&place.path) {
+        if !self.may_be_shown || !self.terms.reads_unasked(&place.path) {
             return None;
         }
         let base = place.base.as_ref()?;
@@ -36,10 +38,14 @@ impl Sight<'_> {
         let (dir, above) = (place.parent.as_fd(), &place.parent_path);
         let flags = OFlags::RDONLY;
         let file = place.root.open_child(dir, above, &place.leaf, flags).ok()?;
-        let stat = rustix::fs::fstat(&file).ok()?;
-        if (stat.st_dev, stat.st_ino) != (base.meta.dev, base.meta.ino) {
+        let meta = Meta::of_stat(&rustix::fs::fstat(&file).ok()?);
+        if (meta.dev, meta.ino) != (base.meta.dev, base.meta.ino) {
             return None;
         }
+        // What a read of it would refuse, such as another name of something
+        // elsewhere, is not shown either.
+        let still = || sys::is_named(file.as_fd(), &place.path);
+        meta.admit_file(place.entry.policy(), still).ok()?;
         read_all(&file, MAX_SHOWN).ok()?
     }
 }

@@ -16,27 +16,29 @@ use portcullis_proto::{
     AccessSet, Facts, Failure, Reason, RelPath, Resource, RootId, RootKind, Verb,
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat};
-use rustix::io::Errno;
 
 use crate::authority::{Authority, Declared};
 use crate::deeds::Key;
 use crate::errno::failure;
+use crate::ledger::Unfinished;
 use crate::options::NewModes;
 use crate::private_dir::PrivateDir;
 use crate::root::{Resolver, Root};
-use crate::scoped::ScopedFs;
+use crate::scoped::{ScopedFs, elsewhere};
 use crate::undo::{names, remove_tree};
 use crate::writing::PathLock;
 
 /// Where they are, in our own state.
 const TEMP: &str = "temp";
+/// How their names begin.
+const PREFIX: &str = "temp-";
 
 /// A private workspace. It goes when this is dropped, and with it every grant
 /// on it; if the process dies, at the next start.
 #[derive(Debug)]
 pub struct TempWorkspace {
     scope: ScopedFs,
-    grant: Arc<Grant>,
+    _granted: Granted,
     parent: PrivateDir,
     name: String,
     /// Holds the lock.
@@ -53,9 +55,18 @@ impl Deref for TempWorkspace {
 
 impl Drop for TempWorkspace {
     fn drop(&mut self) {
-        self.grant.revoke();
         // What cannot be removed now is swept away by the next start.
         let _left = remove_tree(self.parent.fd(), &self.name);
+    }
+}
+
+/// A grant that goes with whoever holds this, done or given up.
+#[derive(Debug)]
+struct Granted(Arc<Grant>);
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.0.revoke();
     }
 }
 
@@ -109,33 +120,33 @@ impl Authority {
         };
         let entry = RootEntry::new(spec.clone());
         let grant = Grant::new(principal, id, AccessSet::ALL, None, GrantSource::Core);
-        let grant = self.gate().grants().issue(grant).ok_or_else(|| {
+        let granted = self.gate().grants().issue(grant).map(Granted);
+        let granted = granted.ok_or_else(|| {
             refuse(
                 Failure::from(Reason::Busy).hint("Close a private workspace, or try again later."),
             )
         })?;
-        let made = self
-            .gate()
-            .attempt(caller, Verb::Mkdir, &entry, ".")?
+        let attempt = self.gate().attempt(caller, Verb::Mkdir, &entry, ".")?;
+        let permit = attempt
             .enter(|_| {
                 Ok(MakingTemp {
                     entry: Arc::clone(&entry),
                 })
             })
-            .await
-            .and_then(|permit| {
-                permit.spend(Key::turn(), |_, _, live| {
-                    live.still()?;
-                    make(&parent, &name, &spec.policy).map(|made| (made, Settled::default()))
-                })
-            });
-        let (root, owner) = made.inspect_err(|_| {
-            grant.revoke();
-        })?;
+            .await?;
+        let (place, called) = (parent.clone(), name.clone());
+        let policy = spec.policy.clone();
+        let (root, owner) = elsewhere(move || {
+            permit.spend(Key::turn(), |_, _, live| {
+                live.still()?;
+                make(&place, &called, &policy).map(|made| (made, Settled::default()))
+            })
+        })
+        .await?;
         let declared = Declared::over(root, spec, NewModes::default(), None);
         Ok(TempWorkspace {
             scope: ScopedFs::new(Arc::clone(self.gate()), caller.clone(), declared),
-            grant,
+            _granted: granted,
             parent,
             name,
             _owner: owner,
@@ -163,46 +174,50 @@ fn make(parent: &PrivateDir, name: &str, policy: &RootPolicy) -> Result<(Root, O
     made
 }
 
-/// A workspace whose owner is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Abandoned {
-    pub(crate) name: String,
-    /// Which directory it is, or was.
-    pub(crate) identity: (u64, u64),
+/// Whether an operation was under way in a workspace, or led into one. It went
+/// with the workspace, or will.
+pub(crate) fn is_of_workspace(operation: &Unfinished) -> bool {
+    let names = [Some(&operation.root_name), operation.to_root.as_ref()];
+    names.into_iter().flatten().any(|name| is_name(name))
 }
 
-/// Removes the workspaces whose owners are gone; with `dry_run` only names them.
-pub(crate) fn sweep(data: &PrivateDir, dry_run: bool) -> Result<Vec<Abandoned>, Failure> {
-    let parent = match data.existing(TEMP) {
-        Ok(parent) => parent,
-        Err(failure) if failure.reason() == Reason::NotFound => return Ok(Vec::new()),
-        Err(failure) => return Err(failure),
-    };
-    let all = open_dir(&parent, ".")?;
-    let _lock = PathLock::take(&all)?;
+/// Removes the workspaces whose owners are gone and names them; with `dry_run`
+/// only names them. What cannot be removed now keeps nothing else back: it is
+/// tried again at the next start.
+pub(crate) fn sweep(data: &PrivateDir, dry_run: bool) -> Vec<String> {
     let mut swept = Vec::new();
-    for name in names(&all)? {
-        let Ok(name) = String::from_utf8(name) else {
-            continue;
+    let Ok(parent) = data.existing(TEMP) else {
+        return swept;
+    };
+    let Ok(all) = open_dir(&parent, ".") else {
+        return swept;
+    };
+    let mut candidates = Vec::new();
+    {
+        // Only for the look: whoever makes one waits for it.
+        let Ok(_lock) = PathLock::take(&all) else {
+            return swept;
         };
-        let Ok(dir) = open_dir(&parent, &name) else {
-            continue;
-        };
-        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => continue,
-            Err(errno) => return Err(failure(errno)),
+        for name in names(&all).unwrap_or_default() {
+            let Ok(name) = String::from_utf8(name) else {
+                continue;
+            };
+            let Ok(dir) = open_dir(&parent, &name) else {
+                continue;
+            };
+            let free = flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if free && is_name(&name) {
+                candidates.push((name, dir));
+            }
         }
-        let stat = rustix::fs::fstat(&dir).map_err(failure)?;
-        if !dry_run {
-            remove_tree(parent.fd(), &name)?;
-        }
-        swept.push(Abandoned {
-            name,
-            identity: (stat.st_dev, stat.st_ino),
-        });
+        drop(all);
     }
-    Ok(swept)
+    for (name, _held) in candidates {
+        if dry_run || remove_tree(parent.fd(), &name).is_ok() {
+            swept.push(name);
+        }
+    }
+    swept
 }
 
 fn open_dir(parent: &PrivateDir, name: &str) -> Result<OwnedFd, Failure> {
@@ -213,5 +228,10 @@ fn open_dir(parent: &PrivateDir, name: &str) -> Result<OwnedFd, Failure> {
 fn fresh_name() -> Result<String, Failure> {
     let mut random = [0u8; 8];
     getrandom::fill(&mut random).map_err(|error| Failure::from(Reason::Io).detail(error))?;
-    Ok(format!("temp-{:016x}", u64::from_le_bytes(random)))
+    Ok(format!("{PREFIX}{:016x}", u64::from_le_bytes(random)))
+}
+
+fn is_name(name: &str) -> bool {
+    let random = name.strip_prefix(PREFIX);
+    random.is_some_and(|rest| rest.len() == 16 && rest.bytes().all(|b| b.is_ascii_hexdigit()))
 }

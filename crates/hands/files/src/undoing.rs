@@ -4,8 +4,9 @@
 use std::os::fd::AsFd as _;
 
 use portcullis_gate::{Live, Settled};
-use portcullis_proto::{Entity, Failure, Reason, Verb};
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, unlinkat};
+use portcullis_policy::Symlinks;
+use portcullis_proto::{Entity, Failure, Reason, RelPath, Staged, Verb};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
 use crate::deeds::{Changing, change};
@@ -17,8 +18,8 @@ use crate::root::Root;
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::undo::{Entry, Pre, State, UndoStore, Where};
 use crate::writing::{
-    Content, Parents, PathLock, Place, Want, digest_file, entry_of, publish, read_all, relocate,
-    remove,
+    Base, Circumstances, Content, Parents, PathLock, Place, Source, Want, digest_file, entry_of,
+    publish, read_all, relocate, remove, set_mode, staged_name,
 };
 
 /// An operation that was undone.
@@ -98,13 +99,22 @@ impl ScopedFs {
                     directory: modes.directory,
                     rules,
                 };
-                let redo = undoing.run(deed)?;
-                store.forget(&entry.id)?;
+                let this = live.request_id().as_str();
+                let root = deed.place.root.identity();
+                live.stage(Staged { root, made: None })?;
+                store.intend(this, &entry.id)?;
+                let redo = undoing.run(deed).inspect_err(|_| store.settle(this))?;
+                // It is undone, whether or not it can be forgotten now.
+                let _next_time = store.forget(&entry.id);
+                store.settle(this);
                 Ok((Undone { entry, redo }, Settled::default()))
             })
         })
         .await?;
-        self.forget_seen(undone.entry.path.as_str());
+        self.forget_seen(&undone.entry.path);
+        if let Some(to) = &undone.entry.to {
+            self.forget_seen(to);
+        }
         Ok(undone)
     }
 }
@@ -123,7 +133,7 @@ impl Undoing<'_> {
             (Some(to), _, Some(after)) => self.move_back(deed.place, to, after),
             (None, Some(_), None) => self.bring_back(deed.place),
             (None, None, Some(_)) if self.entry.verb == Verb::Mkdir => {
-                self.unmake(&deed.place.root)?;
+                self.unmake_whole(&deed.place.root)?;
                 Ok(None)
             }
             (None, None, Some(after)) => {
@@ -140,8 +150,10 @@ impl Undoing<'_> {
                 match self.store.pre(&self.entry.id)? {
                     Some(Pre::File(pre)) => self.put_content_back(deed.place, &pre, after),
                     Some(Pre::Directory | Pre::Link) => Err(Reason::Bug.into()),
-                    None if self.entry.verb == Verb::Chmod => {
-                        self.put_mode_back(&deed.place, before)
+                    // The very same thing, and nobody looked at its content: only
+                    // its bits were changed.
+                    None if after.hash.is_none() && before.thing() == after.thing() => {
+                        self.put_mode_back(deed.place, before)
                     }
                     None => Err(Failure::new(
                         Reason::NotFound,
@@ -192,13 +204,18 @@ impl Undoing<'_> {
         let (parent, id) = (place.parent.as_fd(), self.entry.id.as_str());
         match self.store.swap(id, parent, &place.leaf) {
             Ok(()) => {}
-            // Kept on another mount: a copy goes back instead.
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS) => {
+            // Kept on another mount, or itself one: a copy goes back instead.
+            Err(Errno::XDEV | Errno::BUSY | Errno::INVAL | Errno::NOSYS) => {
                 let published = publish(place, &self.rules, self.live, Some(self.store), |now| {
                     if now.is_none_or(|now| now.hash != after.hash) {
                         return Err(changed_since());
                     }
-                    Ok(Content::Copy(pre.as_fd(), Some(&meta)))
+                    Ok(Content::Copy(Source {
+                        from: pre.as_fd(),
+                        like: Some(&meta),
+                        expected: before,
+                        most: u64::MAX,
+                    }))
                 })?;
                 return Ok(published.receipt.undo);
             }
@@ -228,24 +245,30 @@ impl Undoing<'_> {
         if let Err(failure) = kept {
             // What undo displaces is kept too, or it is not displaced.
             let _as_it_was = self.store.swap(id, parent, &place.leaf);
+            let _not_done = self.store.forget(&redo.id);
             return Err(failure);
         }
         Ok(Some(redo.id))
     }
 
-    fn put_mode_back(&self, place: &Place, before: &State) -> Result<Option<String>, Failure> {
-        let base = place.base.as_ref().ok_or_else(changed_since)?;
+    fn put_mode_back(&self, mut place: Place, before: &State) -> Result<Option<String>, Failure> {
+        let base = place.base.take().ok_or_else(changed_since)?;
         let after = self.entry.after.as_ref().map_or(0, |after| after.mode);
         if base.meta.mode != after {
             return Err(changed_since());
         }
-        place.is_still()?;
+        // A handle that bits can be set by, of the very thing that was looked at.
         let mut flags = OFlags::RDONLY;
         flags.set(OFlags::DIRECTORY, base.meta.entity == Entity::Directory);
         let (parent, dir) = (place.parent.as_fd(), &place.parent_path);
         let handle = place.root.open_child(parent, dir, &place.leaf, flags)?;
-        fchmod(&handle, Mode::from_raw_mode(before.mode & 0o777)).map_err(failure)?;
-        Ok(None)
+        let meta = Meta::of_stat(&rustix::fs::fstat(&handle).map_err(failure)?);
+        if (meta.dev, meta.ino) != (base.meta.dev, base.meta.ino) {
+            return Err(changed_since());
+        }
+        place.base = Some(Base { handle, meta });
+        let mode = before.mode & 0o777;
+        set_mode(&place, mode, Verb::Undo, self.live, Some(self.store)).map(|done| done.undo)
     }
 
     /// What was removed stands where it stood.
@@ -253,17 +276,21 @@ impl Undoing<'_> {
         if place.base.is_some() {
             return Err(changed_since());
         }
-        let mut parents = Parents::make(place, self.directory)?;
+        let mut parents = Parents::make(place, self.directory, self.live)?;
         let place = &parents.place;
         place.is_still()?;
         place.parent_is_still()?;
-        self.store
-            .put_back(&self.entry.id, place.parent.as_fd(), &place.leaf)?;
-        let _synced = rustix::fs::fsync(&place.parent);
-        let back = crate::sys::child_meta(place.parent.as_fd(), place.leaf.as_str());
-        let back = Meta::of_statx(&back.map_err(failure)?);
+        self.put_kept_at(place)?;
+        if let Err(why) = place.parent_is_still() {
+            let _as_it_was = self
+                .store
+                .take(place.parent.as_fd(), &place.leaf, &self.entry.id);
+            return Err(why);
+        }
+        let back = looks_now(place)?;
         let redo = Entry {
             after: Some(State::of(&back, None)),
+            made: parents.made.clone(),
             ..entry_of(place, Verb::Undo, self.live)
         };
         let made_again = self.store.record(&redo).is_ok();
@@ -271,49 +298,150 @@ impl Undoing<'_> {
         Ok(made_again.then_some(redo.id))
     }
 
+    /// What the operation displaced stands at `place`, where nothing is: moved
+    /// there, or copied beside it first, so that it is there whole or not at all.
+    fn put_kept_at(&self, place: &Place) -> Result<(), Failure> {
+        let (parent, id) = (place.parent.as_fd(), self.entry.id.as_str());
+        match self.store.put_back(id, parent, &place.leaf) {
+            Ok(()) => {}
+            Err(Errno::XDEV) => {
+                let root = place.root.identity();
+                self.live.stage(Staged { root, made: None })?;
+                let own = staged_name(self.live.request_id());
+                self.store.copy_out(id, parent, &own)?;
+                let named = crate::sys::child_meta(parent, own.as_str())
+                    .map_err(failure)
+                    .and_then(|seen| {
+                        let seen = Meta::of_statx(&seen);
+                        let made = Some((seen.dev, seen.ino));
+                        self.live.stage(Staged { root, made })?;
+                        crate::sys::rename_new(parent, &own, parent, &place.leaf).map_err(taken)
+                    });
+                if let Err(why) = named {
+                    let _copy = crate::undo::remove_tree(parent, &own);
+                    return Err(why);
+                }
+                let _next_time = self.store.forget_kept(id);
+            }
+            Err(errno) => return Err(taken(errno)),
+        }
+        let _synced = rustix::fs::fsync(&place.parent);
+        Ok(())
+    }
+
     fn move_back(&self, place: Place, to: Place, after: &State) -> Result<Option<String>, Failure> {
         Self::is_as_left(&to, after)?;
-        if place.base.is_some() {
-            return Err(changed_since());
+        match (&place.base, &self.entry.back) {
+            (None, _) => {}
+            // What undoing brought back there goes again.
+            (Some(_), Some(back)) => Self::is_as_left(&place, back)?,
+            (Some(_), None) => return Err(changed_since()),
         }
-        let mut parents = Parents::make(place, self.directory)?;
+        let mut parents = Parents::make(place, self.directory, self.live)?;
         let root = std::sync::Arc::clone(&to.root);
-        relocate(
+        let moved = relocate(
             &to,
             &parents.place,
             Verb::Undo,
             self.live,
             Some(self.store),
-            &[],
-            true,
+            &Circumstances {
+                made: &parents.made,
+                asked_about_what_is_below: true,
+                still: &|| Ok(()),
+            },
         )?;
         parents.stay(true);
         if self.entry.before.is_some() {
-            self.store
-                .put_back(&self.entry.id, to.parent.as_fd(), &to.leaf)?;
+            self.put_kept_at(&to).map_err(|why| {
+                why.hint("It was moved back; what it had overwritten is still kept, since it cannot be put back.")
+            })?;
+            self.tell_what_came_back(&to)?;
         }
         let _kept_if_used = self.unmake(&root);
-        Ok(Some(self.live.request_id().as_str().to_owned()))
+        Ok(moved.undo)
     }
 
-    /// Removes the directories the operation made, innermost first, while they
-    /// are empty.
-    fn unmake(&self, root: &Root) -> Result<(), Failure> {
-        for path in self.entry.made.iter().rev() {
-            let (Some(above), Some(name)) = (path.parent(), path.name()) else {
-                continue;
-            };
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            let dir = root.open(&above, flags, portcullis_policy::Symlinks::Reject)?;
-            match unlinkat(&dir.handle, name, AtFlags::REMOVEDIR) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                    return Err(changed_since());
-                }
-                Err(errno) => return Err(failure(errno)),
+    /// Doing the move again displaces what came back.
+    fn tell_what_came_back(&self, to: &Place) -> Result<(), Failure> {
+        let back = looks_now(to)?;
+        let hash = match self.entry.before.as_ref().map(|before| before.entity) {
+            Some(Entity::File) => {
+                let (parent, dir) = (to.parent.as_fd(), &to.parent_path);
+                let file = to.root.open_child(parent, dir, &to.leaf, OFlags::RDONLY)?;
+                Some(digest_file(&file)?)
             }
+            _ => None,
+        };
+        let redo = self.live.request_id().as_str();
+        if let Some(redo) = self.store.entry(redo)? {
+            self.store.record_again(&Entry {
+                back: Some(State::of(&back, hash)),
+                ..redo
+            })?;
         }
         Ok(())
+    }
+
+    fn unmake(&self, root: &Root) -> Result<(), Failure> {
+        unmake(root, self.entry)
+    }
+
+    /// The same, but where one of them cannot go, those that went are made again.
+    fn unmake_whole(&self, root: &Root) -> Result<(), Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let open = |path: &RelPath| root.open(path, flags, Symlinks::Reject);
+        let there: Vec<_> = self
+            .entry
+            .made
+            .iter()
+            .filter_map(|path| open(path).ok().map(|dir| (path, dir.meta.mode)))
+            .collect();
+        self.unmake(root).inspect_err(|_| {
+            for (path, mode) in there {
+                let above = path.parent().and_then(|above| open(&above).ok());
+                if let (Some(above), Some(name)) = (above, path.name()) {
+                    let _there_still = mkdirat(&above.handle, name, Mode::from_raw_mode(mode));
+                }
+            }
+        })
+    }
+}
+
+/// Removes the directories the operation made, innermost first, while they are
+/// empty.
+pub(crate) fn unmake(root: &Root, entry: &Entry) -> Result<(), Failure> {
+    for path in entry.made.iter().rev() {
+        let (Some(above), Some(name)) = (path.parent(), path.name()) else {
+            continue;
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = match root.open(&above, flags, Symlinks::Reject) {
+            Ok(dir) => dir,
+            Err(why) if why.reason() == Reason::NotFound => continue,
+            Err(why) => return Err(why),
+        };
+        match unlinkat(&dir.handle, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                return Err(changed_since());
+            }
+            Err(errno) => return Err(failure(errno)),
+        }
+    }
+    Ok(())
+}
+
+fn looks_now(place: &Place) -> Result<Meta, Failure> {
+    let seen = crate::sys::child_meta(place.parent.as_fd(), place.leaf.as_str());
+    Ok(Meta::of_statx(&seen.map_err(failure)?))
+}
+
+/// Something is there again.
+fn taken(errno: Errno) -> Failure {
+    match errno {
+        Errno::EXIST => changed_since(),
+        other => failure(other),
     }
 }
 

@@ -260,6 +260,25 @@ pub(crate) fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
+/// Milliseconds since 1970 of a time as [`timestamp`] writes it.
+pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let ms = number(20, 23)?;
+    if text.len() != 24 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // The inverse: years begin in March, so that the leap day comes last.
+    let year = year.checked_sub(u64::from(month <= 2))?;
+    let (era, year_of_era) = (year / 400, year % 400);
+    let shifted_month = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = (era * 146_097 + day_of_era).checked_sub(719_468)?;
+    Some(((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + ms)
+}
+
 /// Appends RFC 3339 in UTC with milliseconds. Always the same width (until the
 /// year 10000), so that times compare as text.
 pub(crate) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
@@ -306,6 +325,7 @@ mod tests {
     fn check_time(at_ms: u64, want: &str) {
         let mut out = Vec::new();
         timestamp(&mut out, at_ms);
+        assert_eq!(parse_timestamp(want), Some(at_ms));
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 

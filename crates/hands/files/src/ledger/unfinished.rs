@@ -6,37 +6,56 @@ use portcullis_proto::{Failure, RelPath, Verb};
 use serde_json::from_slice;
 
 use super::files::{
-    self, AUDIT, chain_start, chains, create_append, is_live, open_read, read_at, segment_name,
-    segments,
+    self, AUDIT, chains, create_append, is_live, open_read, read_at, segment_name, segments,
 };
+use super::json::parse_timestamp;
 use super::lines::Lines;
-use super::record::{Record, RecordIdentity};
+use super::record::{Record, RecordIdentity, RecordSubject};
 use crate::private_dir::{PrivateDir, os_failure};
 
 /// In a chain's directory: nothing of it is left to put right.
 const SWEPT: &str = "swept";
 
+/// Something an operation made, and in which root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) root: (u64, u64),
+    pub(crate) thing: (u64, u64),
+}
+
 /// One operation without a closing line.
 #[derive(Clone, Debug)]
 pub(crate) struct Unfinished {
     pub(crate) request: String,
-    /// When its process started, in milliseconds since 1970.
+    /// When it began, in milliseconds since 1970.
     pub(crate) at: u64,
     /// The number of its opening line.
     n: u64,
     pub(crate) verb: Verb,
+    /// The name of the root it was asked for in.
+    pub(crate) root_name: String,
     pub(crate) path: RelPath,
     pub(crate) to: Option<RelPath>,
-    pub(crate) subject: String,
-    pub(crate) run: Option<String>,
+    pub(crate) subject: RecordSubject,
     /// What stood at the target (at the destination, for a copy).
     pub(crate) base: Option<(u64, u64)>,
     /// What stood at the destination of a move.
     pub(crate) over: Option<(u64, u64)>,
     /// Which directory the root was; `None` if it never made anything.
     pub(crate) root: Option<(u64, u64)>,
-    /// What it made.
-    pub(crate) made: Option<(u64, u64)>,
+    /// What it made, in order: directories on the way, then its draft.
+    pub(crate) made: Vec<Made>,
+    /// Whether it may have made one more, of which it did not come to tell.
+    pub(crate) untold: bool,
+    /// The name of the root it led to, if that is another.
+    pub(crate) to_root: Option<String>,
+}
+
+impl Unfinished {
+    /// Whether it is something it made in the root that is `root`.
+    pub(crate) fn has_made(&self, root: (u64, u64), thing: (u64, u64)) -> bool {
+        self.made.contains(&Made { root, thing })
+    }
 }
 
 /// A chain whose process is dead, and what it left unfinished.
@@ -55,7 +74,7 @@ pub(crate) fn unfinished(data: &PrivateDir) -> Result<Vec<DeadChain>, Failure> {
         if open_read(&chain, SWEPT).is_ok() || is_live(&chain) || is_closed(&chain)? {
             continue;
         }
-        let operations = operations(&chain, chain_start(&name).unwrap_or_default())?;
+        let operations = operations(&chain)?;
         dead.push(DeadChain { name, operations });
     }
     Ok(dead)
@@ -91,7 +110,7 @@ fn is_closed(chain: &PrivateDir) -> Result<bool, Failure> {
     Ok(line.is_some_and(|line| memchr::memmem::find(line, b"\"closed\":true").is_some()))
 }
 
-fn operations(chain: &PrivateDir, began: u64) -> Result<Vec<Unfinished>, Failure> {
+fn operations(chain: &PrivateDir) -> Result<Vec<Unfinished>, Failure> {
     let failed = |errno| os_failure(errno, chain.path());
     let mut open: HashMap<String, Unfinished> = HashMap::new();
     for number in segments(chain)? {
@@ -111,14 +130,18 @@ fn operations(chain: &PrivateDir, began: u64) -> Result<Vec<Unfinished>, Failure
             };
             match record.phase.as_deref() {
                 Some("opening") => {
-                    if let Some(begun) = begun(request.clone(), record, began) {
+                    if let Some(begun) = begun(request.clone(), record) {
                         open.insert(request, begun);
                     }
                 }
                 Some("staged") => {
                     if let Some(operation) = open.get_mut(&request) {
                         operation.root = record.staged_root.map(thing).or(operation.root);
-                        operation.made = record.staged.map(thing).or(operation.made);
+                        let made = record.staged.map(thing);
+                        operation.untold = made.is_none();
+                        let made = operation.root.zip(made);
+                        let made = made.map(|(root, thing)| Made { root, thing });
+                        operation.made.extend(made);
                     }
                 }
                 _ => {
@@ -133,14 +156,14 @@ fn operations(chain: &PrivateDir, began: u64) -> Result<Vec<Unfinished>, Failure
     Ok(open)
 }
 
-fn begun(request: String, record: Record, began: u64) -> Option<Unfinished> {
+fn begun(request: String, record: Record) -> Option<Unfinished> {
     let word = record.operation.as_deref()?;
     let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == word)?;
     let base = record.identity.map(thing);
     let over = record.destination_identity.map(thing);
     Some(Unfinished {
         request,
-        at: began,
+        at: parse_timestamp(&record.timestamp).unwrap_or_default(),
         n: record.n,
         verb,
         path: RelPath::parse(record.relative_path.as_deref()?).ok()?,
@@ -148,16 +171,14 @@ fn begun(request: String, record: Record, began: u64) -> Option<Unfinished> {
             Some(to) => Some(RelPath::parse(to).ok()?),
             None => None,
         },
-        subject: record
-            .subject
-            .as_ref()
-            .map(|subject| format!("{}:{}", subject.kind, subject.id))
-            .unwrap_or_default(),
-        run: record.subject.and_then(|subject| subject.run_id),
+        root_name: record.root.map(|root| root.id).unwrap_or_default(),
+        subject: record.subject.unwrap_or_default(),
         base: if verb == Verb::Copy { over } else { base },
         over,
         root: None,
-        made: None,
+        made: Vec::new(),
+        untold: false,
+        to_root: record.destination_root.map(|root| root.id),
     })
 }
 

@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use portcullis_policy::Symlinks;
 use portcullis_proto::RelPath;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, readlinkat, statx,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat, openat2,
+    readlinkat, renameat, renameat_with, statx,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -146,6 +147,24 @@ pub(crate) fn mount_of(seen: &Statx) -> u64 {
     }
 }
 
+/// Renames to a name that nothing has. A file system that cannot be told so is
+/// looked at first, which is as good for names that only we give.
+pub(crate) fn rename_new(
+    from: BorrowedFd<'_>,
+    name: &str,
+    into: BorrowedFd<'_>,
+    to: &str,
+) -> Result<(), Errno> {
+    match renameat_with(from, name, into, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => match child_meta(into, to) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => renameat(from, name, into, to),
+            Err(errno) => Err(errno),
+        },
+        done => done,
+    }
+}
+
 /// The clock the kernel stamps files by, in nanoseconds since 1970.
 pub(crate) fn stamping_clock() -> i128 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
@@ -163,17 +182,22 @@ pub(crate) fn where_is(handle: BorrowedFd<'_>) -> Option<String> {
         .filter(|path| !path.ends_with(" (deleted)"))
 }
 
-/// Whether the name a handle was opened by still stands. The kernel marks the
-/// path of an unlinked or replaced one as deleted, for good.
+/// Whether the name a handle was opened by still stands; what cannot be told is
+/// not known to.
 pub(crate) fn is_named(handle: BorrowedFd<'_>, path: &RelPath) -> bool {
+    still_named(handle, path).unwrap_or(false)
+}
+
+/// The same, where a failure is told as one. The kernel marks the path of an
+/// unlinked or replaced one as deleted, for good.
+pub(crate) fn still_named(handle: BorrowedFd<'_>, path: &RelPath) -> Result<bool, Errno> {
     use std::os::fd::AsRawFd as _;
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let Some(name) = path.name() else {
-        return false;
+        return Ok(false);
     };
-    readlinkat(CWD, link, Vec::new()).is_ok_and(|place| {
-        place.to_bytes().rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes())
-    })
+    let place = readlinkat(CWD, link, Vec::new())?;
+    Ok(place.to_bytes().rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes()))
 }
 
 /// A buffer for reading directories: what one `getdents64` fills at most.

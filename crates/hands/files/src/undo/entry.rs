@@ -16,7 +16,7 @@ pub struct State {
     pub ino: u64,
     /// Its permission bits.
     pub mode: u32,
-    /// Its size.
+    /// Its size; of a directory that was removed, all that is below it too.
     pub size: u64,
     /// SHA-256 of its content, for a file that was looked at whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,6 +33,20 @@ impl State {
             size: meta.size,
             hash,
         }
+    }
+
+    /// With the bytes of all that is below it, where it is a directory.
+    #[must_use]
+    pub(crate) fn weighing(mut self, bytes: u64) -> Self {
+        if self.entity == Entity::Directory {
+            self.size = bytes;
+        }
+        self
+    }
+
+    /// Which very thing it was.
+    pub(crate) fn thing(&self) -> (u64, u64) {
+        (self.dev, self.ino)
     }
 }
 
@@ -66,6 +80,10 @@ pub struct Entry {
     /// What stood there afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<State>,
+    /// What came back to the path when something was moved away from it: by
+    /// undoing a move that had overwritten that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<State>,
     /// Directories that were made on the way, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<RelPath>,

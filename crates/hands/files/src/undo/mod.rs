@@ -2,9 +2,11 @@
 //!
 //! An operation leaves at most two files in its root's store: `<id>.pre`, the
 //! very inode or tree that was displaced (or a copy, where it could not be
-//! moved), and `<id>.json`, which says what was done. The store is closed to
-//! everybody else, bounded, and pruned from its oldest end; nothing in it is
-//! ever reached through a root.
+//! moved), and `<id>.json`, which says what was done. While they are made there
+//! may be `<id>.part`, a copy that is not whole yet, and while an operation is
+//! undone `<undoing>.undoes`, which names it. The store is closed to everybody
+//! else, bounded, and pruned from its oldest end; nothing in it is ever reached
+//! through a root.
 
 mod entry;
 mod place;
@@ -15,4 +17,4 @@ mod tree;
 pub use entry::{Entry, State};
 pub use place::Where;
 pub(crate) use store::{Kept, Pre, UndoStore};
-pub(crate) use tree::{names, remove_tree, survey};
+pub(crate) use tree::{Surveyed, names, remove_tree, same_mount, survey};

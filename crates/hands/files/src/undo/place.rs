@@ -1,11 +1,11 @@
 //! Where a root's displaced files are kept: on its own mount, so that keeping
 //! one is a rename and costs no copy.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use portcullis_proto::{Failure, Reason};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use serde::{Deserialize, Serialize};
 
 use crate::errno::failure;
@@ -85,10 +85,10 @@ pub(super) fn open(data: &PrivateDir, root: &Root) -> Result<(OwnedFd, Where), F
 fn mount_top(root: &Root, mount: u64) -> Result<OwnedFd, Failure> {
     /// No path is deeper.
     const MOST: usize = 4096;
-    let mut at = openat(root.top(), ".", DIRECTORY, Mode::empty()).map_err(failure)?;
+    let mut at = open_directory(root.top(), ".")?;
     let mut here = identity(&at)?;
     for _ in 0..MOST {
-        let above = openat(&at, "..", DIRECTORY, Mode::empty()).map_err(failure)?;
+        let above = open_directory(at.as_fd(), "..")?;
         let seen = sys::handle_meta(above.as_fd()).map_err(failure)?;
         let next = identity(&above)?;
         if sys::mount_of(&seen) != mount || next == here {
@@ -106,10 +106,11 @@ fn mount_top(root: &Root, mount: u64) -> Result<OwnedFd, Failure> {
 
 /// `.portcullis/undo` in the root, which keeps itself out of git.
 fn in_root(root: &Root) -> Result<OwnedFd, Failure> {
-    let top = openat(root.top(), ".", DIRECTORY, Mode::empty()).map_err(failure)?;
+    let top = open_directory(root.top(), ".")?;
     let own = private(&top, ".portcullis")?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(&own, ".gitignore", flags, Mode::RUSR | Mode::WUSR) {
+    let create = || openat(&own, ".gitignore", flags, Mode::RUSR | Mode::WUSR);
+    match retry_on_intr(create) {
         Ok(file) => {
             let _told_to_git = rustix::io::write(&file, b"*\n");
         }
@@ -117,6 +118,10 @@ fn in_root(root: &Root) -> Result<OwnedFd, Failure> {
         Err(errno) => return Err(failure(errno)),
     }
     private(&own, "undo")
+}
+
+fn open_directory(at: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Failure> {
+    retry_on_intr(|| openat(at, name, DIRECTORY, Mode::empty())).map_err(failure)
 }
 
 fn identity(dir: &OwnedFd) -> Result<(u64, u64), Failure> {
@@ -130,7 +135,7 @@ fn private(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(failure(errno)),
     }
-    let own = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failure)?;
+    let own = open_directory(dir.as_fd(), name)?;
     let meta = Meta::of_stat(&rustix::fs::fstat(&own).map_err(failure)?);
     if meta.uid != rustix::process::geteuid().as_raw() || meta.mode & 0o077 != 0 {
         // Somebody else made it first, or opened it: not a place for old content.

@@ -3,15 +3,18 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use portcullis_proto::{Failure, Reason};
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, RenameFlags, openat, renameat_with, unlinkat};
-use rustix::io::Errno;
+use portcullis_proto::{Entity, Failure, Reason};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RawDir, RenameFlags, openat, renameat, renameat_with, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::entry::Entry;
 use super::place::{Where, open};
 use super::prune::{MAX_BYTES, MAX_OPERATIONS};
 use super::tree;
 use crate::errno::failure;
+use crate::meta::Meta;
 use crate::private_dir::PrivateDir;
 use crate::root::Root;
 use crate::sys;
@@ -28,6 +31,9 @@ pub(crate) enum Kept {
     Moved,
     /// A copy of it was made there.
     Copied,
+    /// A copy of a tree was made there, and something in the tree changed since:
+    /// that is where it was, and the rest is gone.
+    CopiedInPart,
     /// It is too large to be copied.
     Nothing,
 }
@@ -81,20 +87,46 @@ impl UndoStore {
         name: &str,
         id: &str,
     ) -> Result<Kept, Failure> {
-        let pre = pre(id);
         if self.place != Where::Copy {
-            match renameat_with(parent, name, &self.dir, &pre, RenameFlags::NOREPLACE) {
+            match sys::rename_new(parent, name, self.dir.as_fd(), &pre(id)) {
                 Ok(()) => return Ok(Kept::Moved),
                 // Another mount inside the root, or a directory of a lower layer.
                 Err(Errno::XDEV) => {}
                 Err(errno) => return Err(failure(errno)),
             }
         }
-        self.copy_in(parent, name, id)?;
-        // The copy is whole: whatever of the original cannot be removed stays
-        // under its hidden name, and nothing is lost.
-        let _left = tree::remove_tree(parent, name);
-        Ok(Kept::Copied)
+        // A copy that is there already is whole: a crash came after it was made.
+        if !self.holds(id) {
+            self.copy_in(parent, name, id)?;
+        }
+        let is_tree = self
+            .held(id)
+            .is_some_and(|held| held.entity == Entity::Directory);
+        // The copy is whole: what fails once is tried once more.
+        let taken = self.finish_taking(parent, name, id);
+        let taken = taken.or_else(|_| self.finish_taking(parent, name, id));
+        match taken {
+            Ok(true) => Ok(Kept::Copied),
+            // Part of it is gone already, and only the copy is whole.
+            Ok(false) | Err(_) if is_tree => Ok(Kept::CopiedInPart),
+            Ok(false) => Err(Failure::new(
+                Reason::VersionMismatch,
+                "Somebody changed it while it was copied for undo, so it was left as it is.",
+            )
+            .hint("Read it again, then try again.")),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Removes what is left of the entry `name` of `parent`, of which a whole
+    /// copy is kept as what `id` displaced; says whether nothing differed.
+    pub(crate) fn finish_taking(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &str,
+        id: &str,
+    ) -> Result<bool, Failure> {
+        tree::remove_copied(parent, name, self.dir.as_fd(), &pre(id))
     }
 
     /// Keeps a copy of the entry `name` of `parent`, whatever it is. It has its
@@ -105,14 +137,9 @@ impl UndoStore {
         name: &str,
         id: &str,
     ) -> Result<(), Failure> {
-        let part = format!("{id}.part");
-        let _of_an_earlier_try = tree::remove_tree(self.dir.as_fd(), &part);
+        let part = self.fresh_part(id);
         tree::copy_tree(parent, name, self.dir.as_fd(), &part)?;
-        let named = renameat_with(&self.dir, &part, &self.dir, pre(id), RenameFlags::NOREPLACE);
-        named.map_err(|errno| {
-            let _not_kept = tree::remove_tree(self.dir.as_fd(), &part);
-            failure(errno)
-        })
+        self.name_part(id)
     }
 
     /// Keeps a copy of the file behind `file`, before it is written in place.
@@ -121,33 +148,77 @@ impl UndoStore {
         if u64::try_from(size).unwrap_or(u64::MAX) > MAX_COPY {
             return Ok(Kept::Nothing);
         }
-        tree::copy_file(file, self.dir.as_fd(), &pre(id))?;
+        let part = self.fresh_part(id);
+        tree::copy_file(file, self.dir.as_fd(), &part)?;
+        self.name_part(id)?;
         Ok(Kept::Copied)
+    }
+
+    /// The name of a copy that is not whole, with nothing under it.
+    fn fresh_part(&self, id: &str) -> String {
+        let part = part(id);
+        let _of_an_earlier_try = tree::remove_tree(self.dir.as_fd(), &part);
+        part
+    }
+
+    /// The copy is whole.
+    fn name_part(&self, id: &str) -> Result<(), Failure> {
+        let dir = self.dir.as_fd();
+        sys::rename_new(dir, &part(id), dir, &pre(id)).map_err(|errno| {
+            self.fresh_part(id);
+            failure(errno)
+        })
     }
 
     /// Writes down what was done.
     pub(crate) fn record(&self, entry: &Entry) -> Result<(), Failure> {
-        let text = serde_json::to_vec(entry).map_err(|e| Failure::from(Reason::Bug).detail(e))?;
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = json(&entry.id);
-        let file = openat(&self.dir, &name, flags, Mode::RUSR | Mode::WUSR).map_err(failure)?;
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, &text));
-        if written == Ok(text.len()) {
-            let written = self.written.fetch_add(1, Ordering::Relaxed);
-            if written % PRUNE_EVERY == PRUNE_EVERY - 1 {
-                let _next_time = self.prune(MAX_OPERATIONS, MAX_BYTES);
-            }
-            return Ok(());
+        self.write_new(&json(&entry.id), &told(entry)?)?;
+        let written = self.written.fetch_add(1, Ordering::Relaxed);
+        if written % PRUNE_EVERY == PRUNE_EVERY - 1 {
+            let _next_time = self.prune(MAX_OPERATIONS, MAX_BYTES);
         }
-        let _half = unlinkat(&self.dir, &name, AtFlags::empty());
-        Err(written.map_or_else(failure, |_| Reason::NoSpace.into()))
+        Ok(())
     }
 
-    /// Writes down what was done in place of what a dying process left of that.
+    fn write_new(&self, name: &str, mut text: &[u8]) -> Result<(), Failure> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR);
+        let file = retry_on_intr(open).map_err(failure)?;
+        while !text.is_empty() {
+            match retry_on_intr(|| rustix::io::write(&file, text)) {
+                Ok(put) if put > 0 => text = text.get(put..).unwrap_or_default(),
+                taken => {
+                    let _half = unlinkat(&self.dir, name, AtFlags::empty());
+                    return Err(taken.map_or_else(failure, |_| Reason::Io.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what was done in place of what stands there, in one step.
     pub(crate) fn record_again(&self, entry: &Entry) -> Result<(), Failure> {
-        let _torn = unlinkat(&self.dir, json(&entry.id), AtFlags::empty());
-        self.record(entry)
+        let part = self.fresh_part(&entry.id);
+        self.write_new(&part, &told(entry)?)?;
+        renameat(&self.dir, &part, &self.dir, json(&entry.id)).map_err(failure)
+    }
+
+    /// The operation `undoing` is about to undo `id`. Written down first: after
+    /// a crash it says what was under way.
+    pub(crate) fn intend(&self, undoing: &str, id: &str) -> Result<(), Failure> {
+        self.write_new(&undoes(undoing), id.as_bytes())
+    }
+
+    /// What the operation `undoing` was about to undo.
+    pub(crate) fn intended(&self, undoing: &str) -> Result<Option<String>, Failure> {
+        let text = self.small_file(&undoes(undoing))?;
+        Ok(text.and_then(|text| String::from_utf8(text).ok()))
+    }
+
+    /// It is no longer under way.
+    pub(crate) fn settle(&self, undoing: &str) {
+        let _next_time = unlinkat(&self.dir, undoes(undoing), AtFlags::empty());
     }
 
     /// The entry called `id`.
@@ -155,12 +226,14 @@ impl UndoStore {
         if id.contains('/') {
             return Ok(None);
         }
+        let text = self.small_file(&json(id))?;
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+
+    fn small_file(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match openat(&self.dir, json(id), flags, Mode::empty()) {
-            Ok(file) => {
-                let text = crate::writing::read_all(&file, MAX_ENTRY)?.unwrap_or_default();
-                Ok(serde_json::from_slice(&text).ok())
-            }
+        match retry_on_intr(|| openat(&self.dir, name, flags, Mode::empty())) {
+            Ok(file) => crate::writing::read_all(&file, MAX_ENTRY),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(failure(errno)),
         }
@@ -182,22 +255,27 @@ impl UndoStore {
 
     /// Whether something is kept for `id`.
     pub(crate) fn holds(&self, id: &str) -> bool {
-        sys::child_meta(self.dir.as_fd(), pre(id)).is_ok()
+        self.held(id).is_some()
+    }
+
+    /// What is kept for `id`, as it looks from outside.
+    pub(crate) fn held(&self, id: &str) -> Option<Meta> {
+        let seen = sys::child_meta(self.dir.as_fd(), pre(id)).ok()?;
+        Some(Meta::of_statx(&seen))
     }
 
     /// What `id` displaced.
     pub(crate) fn pre(&self, id: &str) -> Result<Option<Pre>, Failure> {
-        use portcullis_proto::Entity;
         let meta = match sys::child_meta(self.dir.as_fd(), pre(id)) {
-            Ok(seen) => crate::meta::Meta::of_statx(&seen),
+            Ok(seen) => Meta::of_statx(&seen),
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failure(errno)),
         };
         Ok(match meta.entity {
             Entity::File => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let file = openat(&self.dir, pre(id), flags, Mode::empty()).map_err(failure)?;
-                Some(Pre::File(file))
+                let open = || openat(&self.dir, pre(id), flags, Mode::empty());
+                Some(Pre::File(retry_on_intr(open).map_err(failure)?))
             }
             Entity::Directory => Some(Pre::Directory),
             Entity::Symlink => Some(Pre::Link),
@@ -211,15 +289,18 @@ impl UndoStore {
         id: &str,
         parent: BorrowedFd<'_>,
         name: &str,
+    ) -> Result<(), Errno> {
+        sys::rename_new(self.dir.as_fd(), &pre(id), parent, name)
+    }
+
+    /// Copies what `id` displaced as `name` in `parent`, where nothing is.
+    pub(crate) fn copy_out(
+        &self,
+        id: &str,
+        parent: BorrowedFd<'_>,
+        name: &str,
     ) -> Result<(), Failure> {
-        match renameat_with(&self.dir, pre(id), parent, name, RenameFlags::NOREPLACE) {
-            Ok(()) => Ok(()),
-            Err(Errno::XDEV) => {
-                tree::copy_tree(self.dir.as_fd(), &pre(id), parent, name)?;
-                tree::remove_tree(self.dir.as_fd(), &pre(id))
-            }
-            Err(errno) => Err(failure(errno)),
-        }
+        tree::copy_tree(self.dir.as_fd(), &pre(id), parent, name)
     }
 
     /// Swaps what `id` displaced with `name` in `parent`: each stands where the
@@ -230,23 +311,23 @@ impl UndoStore {
 
     /// What `id` displaced counts as displaced by `other` from now on.
     pub(crate) fn hand_over(&self, id: &str, other: &str) -> Result<(), Failure> {
-        renameat_with(
-            &self.dir,
-            pre(id),
-            &self.dir,
-            pre(other),
-            RenameFlags::NOREPLACE,
-        )
-        .map_err(failure)
+        let dir = self.dir.as_fd();
+        sys::rename_new(dir, &pre(id), dir, &pre(other)).map_err(failure)
+    }
+
+    /// Forgets what `id` displaced.
+    pub(crate) fn forget_kept(&self, id: &str) -> Result<(), Failure> {
+        match tree::remove_tree(self.dir.as_fd(), &pre(id)) {
+            Ok(()) => Ok(()),
+            Err(failure) if failure.reason() == Reason::NotFound => Ok(()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Forgets `id` and what it displaced.
     pub(crate) fn forget(&self, id: &str) -> Result<(), Failure> {
-        match tree::remove_tree(self.dir.as_fd(), &pre(id)) {
-            Ok(()) => {}
-            Err(failure) if failure.reason() == Reason::NotFound => {}
-            Err(failure) => return Err(failure),
-        }
+        self.fresh_part(id);
+        self.forget_kept(id)?;
         match unlinkat(&self.dir, json(id), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(failure(errno)),
@@ -257,7 +338,8 @@ impl UndoStore {
     pub(super) fn names(&self) -> Result<Vec<String>, Failure> {
         // A handle of its own: reading a directory moves its position.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(&self.dir, ".", flags, Mode::empty()).map_err(failure)?;
+        let open = || openat(&self.dir, ".", flags, Mode::empty());
+        let dir = retry_on_intr(open).map_err(failure)?;
         let mut buffer = sys::list_buffer();
         let mut names = Vec::new();
         let mut entries = RawDir::new(dir, &mut buffer);
@@ -275,6 +357,18 @@ impl UndoStore {
 
 fn pre(id: &str) -> String {
     format!("{id}.pre")
+}
+
+fn part(id: &str) -> String {
+    format!("{id}.part")
+}
+
+fn undoes(undoing: &str) -> String {
+    format!("{undoing}.undoes")
+}
+
+fn told(entry: &Entry) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(entry).map_err(|error| Failure::from(Reason::Bug).detail(error))
 }
 
 fn json(id: &str) -> String {

@@ -1,11 +1,11 @@
 //! Copying and removing what stands under a name, through handles, and never
 //! onto another mount.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use portcullis_proto::{Entity, Failure, Reason};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RawDir, fchmod, mkdirat, openat, readlinkat, symlinkat, unlinkat,
+    AtFlags, Mode, OFlags, RawDir, Statx, fchmod, mkdirat, openat, readlinkat, symlinkat, unlinkat,
 };
 use rustix::io::{Errno, pread, retry_on_intr, write};
 
@@ -110,7 +110,8 @@ pub(super) fn copy_file(
 
 fn copy_file_as(file: BorrowedFd<'_>, into: BorrowedFd<'_>, to: &[u8]) -> Result<(), Failure> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let copy = openat(into, to, flags, Mode::RUSR | Mode::WUSR).map_err(failure)?;
+    let create = || openat(into, to, flags, Mode::RUSR | Mode::WUSR);
+    let copy = retry_on_intr(create).map_err(failure)?;
     // A clone shares the blocks until one of the two changes.
     if rustix::fs::ioctl_ficlone(&copy, file).is_err() {
         let mut buffer = vec![0; 256 * 1024];
@@ -149,8 +150,13 @@ fn remove_entry(parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(),
     if depth >= MAX_DEPTH {
         return Err(Reason::NameTooLong.into());
     }
-    let dir = open_directory(parent, name)?;
-    // Its owner may have closed it to itself; what goes is not asked.
+    // An empty one need not be opened.
+    match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) => return Ok(()),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        Err(errno) => return Err(failure(errno)),
+    }
+    let dir = open_even_if_closed(parent, name)?;
     let _opened = fchmod(&dir, Mode::RWXU);
     for child in names(&dir)? {
         remove_entry(dir.as_fd(), &child, depth + 1)?;
@@ -159,34 +165,115 @@ fn remove_entry(parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(),
     unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(failure)
 }
 
-/// Goes through the entry `name` of `parent` and all below it; says how many
-/// entries there are. `each` is told every path below it, as bytes. A mount on
-/// the way stops it.
-pub(crate) fn survey(
+/// Removes the entry `name` of `parent` and what is below it, as far as `copy`
+/// in `store` is the same. What differs stays, since nobody else has it; says
+/// whether nothing did.
+pub(crate) fn remove_copied(
     parent: BorrowedFd<'_>,
     name: &str,
-    each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<u64, Failure> {
+    store: BorrowedFd<'_>,
+    copy: &str,
+) -> Result<bool, Failure> {
+    remove_if_same(parent, name.as_bytes(), store, copy.as_bytes(), 0)
+}
+
+fn remove_if_same(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    store: BorrowedFd<'_>,
+    copy: &[u8],
+    depth: usize,
+) -> Result<bool, Failure> {
+    let look = |dir, name: &[u8]| match sys::child_meta(dir, name) {
+        Ok(seen) => Ok(Some(Meta::of_statx(&seen))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(failure(errno)),
+    };
+    let Some(here) = look(parent, name)? else {
+        return Ok(true);
+    };
+    let Some(there) = look(store, copy)?.filter(|there| there.entity == here.entity) else {
+        return Ok(false);
+    };
+    match here.entity {
+        Entity::File => {
+            let open = |dir, name| sys::open_child(dir, name, OFlags::RDONLY).map_err(failure);
+            let same = here.size == there.size
+                && crate::writing::digest_file(open(parent, name)?)?
+                    == crate::writing::digest_file(open(store, copy)?)?;
+            if same {
+                unlinkat(parent, name, AtFlags::empty()).map_err(failure)?;
+            }
+            Ok(same)
+        }
+        Entity::Symlink => {
+            let target = |dir, name| readlinkat(dir, name, Vec::new()).map_err(failure);
+            let same = target(parent, name)? == target(store, copy)?;
+            if same {
+                unlinkat(parent, name, AtFlags::empty()).map_err(failure)?;
+            }
+            Ok(same)
+        }
+        Entity::Directory if depth < MAX_DEPTH => {
+            let (dir, kept) = (open_directory(parent, name)?, open_directory(store, copy)?);
+            for child in names(&dir)? {
+                remove_if_same(dir.as_fd(), &child, kept.as_fd(), &child, depth + 1)?;
+            }
+            match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+                Ok(()) => Ok(true),
+                Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+                Err(errno) => Err(failure(errno)),
+            }
+        }
+        Entity::Directory | Entity::Mount | Entity::Special => Ok(false),
+    }
+}
+
+/// What stands under a name and below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Surveyed {
+    /// How many entries, the one named included.
+    pub(crate) entries: u64,
+    /// How many bytes they have.
+    pub(crate) bytes: u64,
+}
+
+/// Whether the entry `name` of `parent` is on the same mount as `parent`.
+pub(crate) fn same_mount(parent: BorrowedFd<'_>, name: &str) -> Result<Statx, Failure> {
     let top = sys::child_meta(parent, name).map_err(failure)?;
     let above = sys::handle_meta(parent).map_err(failure)?;
     if sys::mount_of(&top) != sys::mount_of(&above) {
         return Err(crate::errno::hinted(Reason::MountBoundary));
     }
+    Ok(top)
+}
+
+/// Goes through the entry `name` of `parent` and all below it. `each` is told
+/// every path below it, as bytes. A mount on the way stops it.
+pub(crate) fn survey(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<Surveyed, Failure> {
+    let top = same_mount(parent, name)?;
     let mut survey = Survey {
         mount: sys::mount_of(&top),
-        entries: 1,
+        seen: Surveyed {
+            entries: 1,
+            bytes: top.stx_size,
+        },
         path: Vec::new(),
         each,
     };
     if Meta::of_statx(&top).entity == Entity::Directory {
         survey.below(parent, name.as_bytes(), 0)?;
     }
-    Ok(survey.entries)
+    Ok(survey.seen)
 }
 
 struct Survey<'a> {
     mount: u64,
-    entries: u64,
+    seen: Surveyed,
     /// From the entry named first.
     path: Vec<u8>,
     each: &'a mut dyn FnMut(&[u8]) -> Result<(), Failure>,
@@ -207,7 +294,8 @@ impl Survey<'_> {
             if sys::mount_of(&seen) != self.mount {
                 return Err(crate::errno::hinted(Reason::MountBoundary));
             }
-            self.entries += 1;
+            self.seen.entries += 1;
+            self.seen.bytes = self.seen.bytes.saturating_add(seen.stx_size);
             let length = self.path.len();
             if length > 0 {
                 self.path.push(b'/');
@@ -221,6 +309,21 @@ impl Survey<'_> {
         }
         Ok(())
     }
+}
+
+/// Its owner may have closed a directory to itself; what goes is not asked.
+fn open_even_if_closed(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    match sys::open_child(parent, name, flags) {
+        Err(Errno::ACCESS) => {}
+        other => return other.map_err(failure),
+    }
+    let pinned = sys::open_child(parent, name, OFlags::PATH | OFlags::DIRECTORY);
+    let pinned = pinned.map_err(failure)?;
+    // By the handle: only its own name in /proc leads to what is pinned.
+    let own_name = format!("/proc/self/fd/{}", pinned.as_raw_fd());
+    rustix::fs::chmod(&own_name, Mode::RWXU).map_err(failure)?;
+    sys::open_child(parent, name, flags).map_err(failure)
 }
 
 fn open_directory(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Failure> {

@@ -8,6 +8,7 @@ use portcullis_proto::{Digest, Failure, Reason, Staged};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::{retry_on_intr, write};
 
+use super::base::digest_file;
 use super::names::staged_name;
 use super::place::Place;
 use crate::errno::failure;
@@ -22,6 +23,8 @@ pub(crate) struct Draft {
     pub(crate) file: OwnedFd,
     pub(crate) dev: u64,
     pub(crate) ino: u64,
+    /// SHA-256 of what was written into it, once that is all.
+    pub(crate) written: Option<Digest>,
     /// Still ours alone: removed when dropped.
     unpublished: bool,
 }
@@ -45,6 +48,7 @@ impl Draft {
             file,
             dev: 0,
             ino: 0,
+            written: None,
             unpublished: true,
         };
         let made = made?;
@@ -72,6 +76,7 @@ impl Draft {
     pub(crate) fn copy_from(
         &self,
         from: BorrowedFd<'_>,
+        most: u64,
         live: &Live<'_>,
     ) -> Result<(u64, Digest), Failure> {
         use sha2::Digest as _;
@@ -87,6 +92,9 @@ impl Draft {
             hasher.update(read);
             self.write(read)?;
             at += got as u64;
+            if at > most {
+                return Err(Reason::TooLarge.into());
+            }
             live.still()?;
         }
     }
@@ -104,6 +112,12 @@ impl Draft {
         })
     }
 
+    /// Whether it holds what was written into it, and nobody wrote since. What
+    /// cannot be read is not known to be ours.
+    pub(crate) fn is_as_written(&self) -> bool {
+        self.written.is_some() && digest_file(&self.file).ok() == self.written
+    }
+
     /// It stands under its target's name now: it is everybody's.
     pub(crate) fn published(&mut self) {
         self.unpublished = false;
@@ -117,8 +131,9 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.unpublished && (self.ino == 0 || self.is_at(&self.name)) {
-            // What cannot be removed now is removed by the next start.
+        // Looked at once more where that fails: nobody else removes it.
+        let is_ours = || self.ino == 0 || self.is_at(&self.name) || self.is_at(&self.name);
+        if self.unpublished && is_ours() {
             let _left = unlinkat(&self.parent, &self.name, AtFlags::empty());
         }
     }

@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use portcullis_proto::{Failure, RelPath};
+use portcullis_gate::Live;
+use portcullis_proto::{Failure, RelPath, Staged};
 use rustix::fs::{AtFlags, Mode, unlinkat};
 use rustix::io::retry_on_intr;
 
@@ -18,22 +19,27 @@ pub(crate) struct Parents {
 }
 
 impl Parents {
-    pub(crate) fn make(mut place: Place, mode: u32) -> Result<Self, Failure> {
-        let mut made = Vec::new();
-        let mut handles = Vec::new();
+    pub(crate) fn make(mut place: Place, mode: u32, live: &Live<'_>) -> Result<Self, Failure> {
+        let missing = std::mem::take(&mut place.missing);
         let mode = Mode::from_raw_mode(mode);
-        for name in std::mem::take(&mut place.missing) {
-            let above = Arc::clone(&place.parent);
-            if place.step_into(&name, mode)? {
-                made.push(place.parent_path.clone());
-                handles.push((above, name));
+        // From here on what is made goes again, wherever this fails.
+        let mut parents = Self {
+            place,
+            made: Vec::new(),
+            handles: Vec::new(),
+        };
+        if !missing.is_empty() {
+            let root = parents.place.root.identity();
+            live.stage(Staged { root, made: None })?;
+        }
+        for name in missing {
+            let above = Arc::clone(&parents.place.parent);
+            if parents.place.step_into(&name, mode, live)? {
+                parents.made.push(parents.place.parent_path.clone());
+                parents.handles.push((above, name));
             }
         }
-        Ok(Self {
-            place,
-            made,
-            handles,
-        })
+        Ok(parents)
     }
 
     /// They stay, and so must their names when the power goes.

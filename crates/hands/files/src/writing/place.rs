@@ -4,13 +4,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use portcullis_gate::RootEntry;
+use portcullis_gate::{Live, RootEntry};
 use portcullis_policy::{Containment, Symlinks, Terms};
-use portcullis_proto::{Access, Entity, Failure, Reason, RelPath, Resource};
-use rustix::fs::{Mode, OFlags, mkdirat};
+use portcullis_proto::{Access, Entity, Failure, Reason, RelPath, Resource, Staged};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
-use super::names::admit_new_name;
+use super::names::{admit_new_name, staged_name};
 use crate::errno::{failure, hinted};
 use crate::meta::Meta;
 use crate::root::Root;
@@ -189,9 +189,15 @@ impl Place {
         }
     }
 
-    /// Whether the directory still stands where it was judged to stand.
+    /// Whether the directory still stands where it was judged to stand. What
+    /// cannot be looked at is told as that, not as a change.
     pub(crate) fn parent_is_still(&self) -> Result<(), Failure> {
-        if self.root.is_still(&self.parent_path, &self.parent_meta) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let now = self
+            .root
+            .open(&self.parent_path, flags, Symlinks::Reject)
+            .map_err(elsewhere_now)?;
+        if (now.meta.dev, now.meta.ino) == (self.parent_meta.dev, self.parent_meta.ino) {
             return Ok(());
         }
         Err(moved_on(Reason::VersionMismatch))
@@ -199,30 +205,85 @@ impl Place {
 
     /// Makes the directory `name` below the parent where it is missing, and
     /// steps down into it. Says whether it was made.
-    pub(crate) fn step_into(&mut self, name: &str, mode: Mode) -> Result<bool, Failure> {
-        let made = match mkdirat(&self.parent, name, mode) {
-            Ok(()) => true,
-            Err(Errno::EXIST) => false,
-            Err(errno) => return Err(failure(errno)),
+    ///
+    /// It is made under a name of ours, written down, and renamed: after a
+    /// crash it can be told from one that somebody else made.
+    pub(crate) fn step_into(
+        &mut self,
+        name: &str,
+        mode: Mode,
+        live: &Live<'_>,
+    ) -> Result<bool, Failure> {
+        let own = staged_name(live.request_id());
+        mkdirat(&self.parent, &own, mode).map_err(failure)?;
+        let made = self.name_directory(&own, name, live);
+        if !matches!(made, Ok(Some(_))) {
+            let _not_used = unlinkat(&self.parent, &own, AtFlags::REMOVEDIR);
+        }
+        let (next, made) = if let Some(next) = made? {
+            (next, true)
+        } else {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let (parent, above) = (self.parent.as_fd(), &self.parent_path);
+            (self.root.open_child(parent, above, name, flags)?, false)
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let next = self
-            .root
-            .open_child(self.parent.as_fd(), &self.parent_path, name, flags)?;
+        let meta = rustix::fs::fstat(&next).map_err(failure);
+        if made && meta.is_err() {
+            let _not_used = unlinkat(&self.parent, name, AtFlags::REMOVEDIR);
+        }
+        self.parent_meta = Meta::of_stat(&meta?);
         self.parent_path = self.parent_path.join(name)?;
-        self.parent_meta = Meta::of_stat(&rustix::fs::fstat(&next).map_err(failure)?);
         self.parent = Arc::new(next);
         Ok(made)
     }
 
+    /// Gives the directory we made as `own` its name; `None` where something
+    /// has that name already.
+    fn name_directory(
+        &self,
+        own: &str,
+        name: &str,
+        live: &Live<'_>,
+    ) -> Result<Option<OwnedFd>, Failure> {
+        let (parent, above) = (self.parent.as_fd(), &self.parent_path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let made = self.root.open_child(parent, above, own, flags)?;
+        let meta = Meta::of_stat(&rustix::fs::fstat(&made).map_err(failure)?);
+        live.stage(Staged {
+            root: self.root.identity(),
+            made: Some((meta.dev, meta.ino)),
+        })?;
+        match sys::rename_new(parent, own, parent, name) {
+            Ok(()) => Ok(Some(made)),
+            Err(Errno::EXIST) => Ok(None),
+            Err(errno) => Err(failure(errno)),
+        }
+    }
+
     /// What stands at the path now, resolved anew from the root.
     pub(crate) fn landed(&self, dev: u64, ino: u64) -> Result<Meta, Failure> {
-        let now = self.root.open(&self.path, OFlags::PATH, Symlinks::Reject)?;
+        let now = self
+            .root
+            .open(&self.path, OFlags::PATH, Symlinks::Reject)
+            .map_err(elsewhere_now)?;
         if (now.meta.dev, now.meta.ino) == (dev, ino) {
             return Ok(now.meta);
         }
         Err(moved_on(Reason::VersionMismatch))
     }
+}
+
+/// What the failure of a second look at a path means: one that leads elsewhere
+/// now has changed, and any other failure is that failure.
+fn elsewhere_now(why: Failure) -> Failure {
+    let leads_elsewhere = matches!(
+        why.reason(),
+        Reason::NotFound | Reason::Symlink | Reason::NotDirectory | Reason::MountBoundary
+    );
+    if leads_elsewhere {
+        return moved_on(Reason::VersionMismatch);
+    }
+    why
 }
 
 /// The refusal when something moved between the judgement and the act.

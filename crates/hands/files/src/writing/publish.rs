@@ -4,10 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use portcullis_gate::Live;
-use portcullis_policy::Symlinks;
 use portcullis_proto::{Digest, Failure, Principal, Reason, RelPath, Verb};
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat, renameat_with, unlinkat};
-use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::fs::{AtFlags, Mode, RenameFlags, renameat_with, unlinkat};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::base::{digest, read_all};
 use super::carry::carry_over;
@@ -19,21 +18,32 @@ use super::place::{Base, Place, moved_on};
 use super::receipt::{Cas, Label, Receipt};
 use crate::errno::failure;
 use crate::meta::Meta;
-use crate::root::Root;
 use crate::sys;
 use crate::undo::{Entry, Kept, State, UndoStore};
 
 /// A file up to here is compared byte by byte after the swap; a larger one by
 /// its size and times.
-const COMPARED: u64 = 16 * 1024 * 1024;
+pub(super) const COMPARED: u64 = 16 * 1024 * 1024;
 
 /// What goes into the file.
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// These bytes.
     Bytes(Arc<Vec<u8>>),
-    /// All of another file; and, for undo, its mode and owner too.
-    Copy(BorrowedFd<'a>, Option<&'a Meta>),
+    /// All of another file.
+    Copy(Source<'a>),
+}
+
+/// A file that is copied.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) from: BorrowedFd<'a>,
+    /// Whose mode and owner the copy gets, for undo.
+    pub(crate) like: Option<&'a Meta>,
+    /// What its content must hash to.
+    pub(crate) expected: Option<Digest>,
+    /// How many bytes are copied at most: it may grow meanwhile.
+    pub(crate) most: u64,
 }
 
 /// How a file is put in place.
@@ -100,7 +110,7 @@ pub(crate) fn publish<'c>(
         }
     }
     let content = make(looked.as_ref().map(Looked::before).as_ref())?;
-    let mut parents = Parents::make(place, rules.new_directory)?;
+    let mut parents = Parents::make(place, rules.new_directory, live)?;
     let mut swap = Swap {
         place: &parents.place,
         rules,
@@ -117,10 +127,10 @@ pub(crate) fn publish<'c>(
 
 /// What was there when the lock was taken.
 #[derive(Debug)]
-struct Looked {
-    meta: Meta,
-    bytes: Option<Vec<u8>>,
-    hash: Option<Digest>,
+pub(super) struct Looked {
+    pub(super) meta: Meta,
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) hash: Option<Digest>,
 }
 
 impl Looked {
@@ -144,18 +154,18 @@ fn look(base: &Base) -> Result<Looked, Failure> {
 }
 
 /// One swap under way.
-struct Swap<'a> {
-    place: &'a Place,
-    rules: &'a Rules,
-    live: &'a Live<'a>,
-    undo: Option<&'a UndoStore>,
-    labels: Vec<Label>,
-    cas: Cas,
-    looked: Option<Looked>,
+pub(super) struct Swap<'a> {
+    pub(super) place: &'a Place,
+    pub(super) rules: &'a Rules,
+    pub(super) live: &'a Live<'a>,
+    pub(super) undo: Option<&'a UndoStore>,
+    pub(super) labels: Vec<Label>,
+    pub(super) cas: Cas,
+    pub(super) looked: Option<Looked>,
 }
 
 /// How a draft came to stand in its place.
-enum Landed {
+pub(super) enum Landed {
     /// By a name of its own or by a swap; what was displaced is under the
     /// draft's name.
     Swapped,
@@ -175,11 +185,15 @@ impl Swap<'_> {
                 draft.write(&bytes)?;
                 (bytes.len() as u64, digest(&bytes), Some(bytes))
             }
-            Content::Copy(from, _) => {
-                let (bytes, hash) = draft.copy_from(from, self.live)?;
+            Content::Copy(source) => {
+                let (bytes, hash) = draft.copy_from(source.from, source.most, self.live)?;
+                if source.expected.is_some_and(|expected| expected != hash) {
+                    return Err(crate::guards::mismatch());
+                }
                 (bytes, hash, None)
             }
         };
+        draft.written = Some(hash);
         if self.rules.durable {
             draft.sync()?;
         }
@@ -210,6 +224,7 @@ impl Swap<'_> {
                 containment: place.containment,
                 cas: self.cas,
                 labels,
+                kept_in: self.undo.filter(|_| undo.is_some()).map(UndoStore::place),
                 undo,
             },
             before: self.looked.take().and_then(|looked| looked.bytes),
@@ -220,7 +235,14 @@ impl Swap<'_> {
     /// Gives the draft the looks of what it replaces, or those of a new file.
     fn dress(&mut self, draft: &Draft, content: &Content<'_>) -> Result<(), Failure> {
         let mode = match (content, &self.place.base) {
-            (Content::Copy(from, Some(meta)), _) => {
+            (
+                Content::Copy(Source {
+                    from,
+                    like: Some(meta),
+                    ..
+                }),
+                _,
+            ) => {
                 let from = from
                     .try_clone_to_owned()
                     .map_err(|error| crate::errno::from_io(&error))?;
@@ -275,26 +297,31 @@ impl Swap<'_> {
             Err(Errno::BUSY | Errno::XDEV) => return self.write_in_place(draft, base, bytes),
             Err(errno) => return Err(failure(errno)),
         }
+        // Asked before the look: what is written until then is in it.
+        if self.place.root.has_writer(base.handle.as_fd()) {
+            self.labels.push(Label::OpenWriter);
+        }
         match self.displaced_is_base(draft, base) {
-            Ok(true) => {
-                if sys::has_writer(base.handle.as_fd()) {
-                    self.labels.push(Label::OpenWriter);
-                }
-                Ok(Landed::Swapped)
+            Ok(true) => Ok(Landed::Swapped),
+            Ok(false) => {
+                let why = Failure::new(
+                    Reason::VersionMismatch,
+                    "Somebody saved the file at the very moment it was to be changed; theirs was kept.",
+                )
+                .hint("Read it again, then try again.");
+                Err(self.give_back(draft, why))
             }
-            Ok(false) => Err(self.give_back(draft)),
             // What cannot be looked at is not replaced.
-            Err(why) => {
-                let _theirs_kept = self.give_back(draft);
-                Err(why)
-            }
+            Err(why) => Err(self.give_back(draft, why)),
         }
     }
 
     /// Whether what the swap displaced is what was looked at, byte for byte.
     fn displaced_is_base(&self, draft: &Draft, base: &Base) -> Result<bool, Failure> {
-        let Ok(seen) = sys::child_meta(self.place.parent.as_fd(), draft.name.as_str()) else {
-            return Ok(false);
+        let seen = match sys::child_meta(self.place.parent.as_fd(), draft.name.as_str()) {
+            Ok(seen) => seen,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(failure(errno)),
         };
         let displaced = Meta::of_statx(&seen);
         let Some(looked) = &self.looked else {
@@ -313,108 +340,43 @@ impl Swap<'_> {
         }
     }
 
-    /// Swaps back: somebody saved the file between the look and the swap. If
-    /// they save once more meanwhile, what comes back is theirs and is kept
-    /// beside the file.
-    fn give_back(&self, draft: &mut Draft) -> Failure {
-        let (parent, leaf) = (&self.place.parent, self.place.leaf.as_str());
-        let changed = Failure::new(
-            Reason::VersionMismatch,
-            "Somebody saved the file at the very moment it was to be changed; theirs was kept.",
-        )
-        .hint("Read it again, then try again.");
+    /// Swaps back, because of `why`. If somebody saved the file meanwhile, over
+    /// our draft or into it, what comes back is theirs and is kept beside it.
+    fn give_back(&self, draft: &mut Draft, why: Failure) -> Failure {
+        let (parent, leaf) = (self.place.parent.as_fd(), self.place.leaf.as_str());
         let back = renameat_with(parent, &draft.name, parent, leaf, RenameFlags::EXCHANGE);
         let back = match back {
             // They removed it instead: theirs goes back where it was.
-            Err(Errno::NOENT) => {
-                renameat_with(parent, &draft.name, parent, leaf, RenameFlags::NOREPLACE)
-            }
+            Err(Errno::NOENT) => sys::rename_new(parent, &draft.name, parent, leaf),
             other => other,
         };
         match back {
-            Ok(()) if draft.is_at(&draft.name) => {
-                draft.withdrawn();
-                changed
-            }
-            Ok(()) if sys::child_meta(parent.as_fd(), draft.name.as_str()).is_err() => changed,
-            Ok(()) | Err(_) => {
-                let kept = conflict_name(leaf, self.live.request_id());
-                match renameat_with(parent, &draft.name, parent, &kept, RenameFlags::NOREPLACE) {
-                    Ok(()) => changed.hint(format!(
-                        "Two saves met: the other one is kept beside the file as {kept:?}."
-                    )),
-                    Err(errno) => changed.detail(format_args!("a conflict file: {errno}")),
-                }
-            }
+            Ok(()) if draft.is_at(&draft.name) => self.withdraw(draft, why),
+            Ok(()) if sys::child_meta(parent, draft.name.as_str()).is_err() => why,
+            Ok(()) | Err(_) => self.keep_beside(draft, why),
         }
     }
 
-    /// Where nothing can be swapped: a copy is kept, then the draft is renamed
-    /// over the file. Only writers that lock are kept apart.
-    fn rename_over(&mut self, draft: &mut Draft, base: &Base) -> Result<Landed, Failure> {
-        self.cas = Cas::Cooperative;
-        let kept = self.copy_for_undo(base)?;
-        let parent = &self.place.parent;
-        self.place.is_still()?;
-        renameat(parent, &draft.name, parent, self.place.leaf.as_str()).map_err(failure)?;
-        draft.published();
-        Ok(Landed::Over(kept))
+    /// The draft is back under its own name: it goes, unless somebody wrote
+    /// into it while it stood in its target's place.
+    fn withdraw(&self, draft: &mut Draft, why: Failure) -> Failure {
+        if draft.is_as_written() {
+            draft.withdrawn();
+            return why;
+        }
+        self.keep_beside(draft, why)
     }
 
-    /// Where the file is itself a mount, and nothing can take its place: a copy
-    /// is kept, then the bytes are written into it.
-    fn write_in_place(
-        &mut self,
-        draft: &Draft,
-        base: &Base,
-        bytes: Option<&[u8]>,
-    ) -> Result<Landed, Failure> {
-        let owned;
-        let bytes = if let Some(bytes) = bytes {
-            bytes
-        } else {
-            owned = read_all(&draft.file, COMPARED)?.ok_or(Reason::TooLarge)?;
-            &owned
-        };
-        let root: &Root = &self.place.root;
-        let opened = root.open(&self.place.path, OFlags::WRONLY, Symlinks::Reject)?;
-        if (opened.meta.dev, opened.meta.ino) != (base.meta.dev, base.meta.ino) {
-            return Err(moved_on(Reason::VersionMismatch));
+    /// What is under the draft's name is somebody's save.
+    fn keep_beside(&self, draft: &Draft, why: Failure) -> Failure {
+        let parent = self.place.parent.as_fd();
+        let kept = conflict_name(&self.place.leaf, self.live.request_id());
+        match sys::rename_new(parent, &draft.name, parent, &kept) {
+            Ok(()) => why.hint(format!(
+                "Two saves met: the other one is kept beside the file as {kept:?}."
+            )),
+            Err(errno) => why.detail(format_args!("a conflict file: {errno}")),
         }
-        let kept = self.copy_for_undo(base)?;
-        self.cas = Cas::Cooperative;
-        self.labels.push(Label::InPlace);
-        let put = |bytes: &[u8]| -> Result<(), Errno> {
-            let mut at = 0;
-            while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-                at += retry_on_intr(|| pwrite(&opened.handle, rest, at as u64))?;
-            }
-            rustix::fs::ftruncate(&opened.handle, bytes.len() as u64)?;
-            retry_on_intr(|| rustix::fs::fdatasync(&opened.handle))
-        };
-        if let Err(errno) = put(bytes) {
-            if let Some(before) = self
-                .looked
-                .as_ref()
-                .and_then(|looked| looked.bytes.as_deref())
-            {
-                let _as_it_was = put(before);
-            }
-            return Err(failure(errno));
-        }
-        Ok(Landed::Over(kept))
-    }
-
-    fn copy_for_undo(&mut self, base: &Base) -> Result<Kept, Failure> {
-        let Some(undo) = self.undo else {
-            return Ok(Kept::Nothing);
-        };
-        let kept = undo.copy(base.handle.as_fd(), self.live.request_id().as_str())?;
-        self.labels.push(match kept {
-            Kept::Copied | Kept::Moved => Label::CopiedForUndo,
-            Kept::Nothing => Label::NotKept,
-        });
-        Ok(kept)
     }
 
     /// Looks whether the file stands where it was judged to stand. If the whole
@@ -436,29 +398,25 @@ impl Swap<'_> {
             }
             Err(why) => why,
         };
-        let leads_elsewhere = matches!(
-            why.reason(),
-            Reason::NotFound | Reason::Symlink | Reason::NotDirectory | Reason::MountBoundary
-        );
-        let why = if leads_elsewhere {
-            moved_on(Reason::VersionMismatch)
-        } else {
-            why
-        };
         match landed {
-            Landed::Swapped => {
-                let _theirs_kept = self.give_back(draft);
-                Err(why)
-            }
+            Landed::Swapped => Err(self.give_back(draft, why)),
             Landed::Created => {
-                let parent = &place.parent;
-                let (leaf, own) = (place.leaf.as_str(), draft.name.as_str());
-                if renameat_with(parent, leaf, parent, own, RenameFlags::NOREPLACE).is_ok()
-                    && draft.is_at(own)
-                {
-                    draft.withdrawn();
+                let parent = place.parent.as_fd();
+                let (leaf, own) = (place.leaf.as_str(), draft.name.clone());
+                if sys::rename_new(parent, leaf, parent, &own).is_ok() && draft.is_at(&own) {
+                    return Err(self.withdraw(draft, why));
                 }
-                Err(why)
+                let stands = format!("It was made, and stands at {:?}.", place.path.shown());
+                Err(why.hint(stands))
+            }
+            // It is done and cannot be taken back: what was there is kept.
+            Landed::Over(_) if why.reason() != Reason::VersionMismatch => {
+                let handle = match &place.base {
+                    Some(base) if !draft.is_at(&place.leaf) => &base.handle,
+                    Some(_) | None => &draft.file,
+                };
+                let now = rustix::fs::fstat(handle).map_err(failure)?;
+                Ok(Meta::of_stat(&now))
             }
             Landed::Over(_) => Err(why),
         }
@@ -480,8 +438,7 @@ impl Swap<'_> {
             if matches!(landed, Landed::Swapped)
                 && let Err(errno) = unlinkat(parent, &draft.name, AtFlags::empty())
             {
-                let _as_it_was = self.give_back(draft);
-                return Err(failure(errno));
+                return Err(self.give_back(draft, failure(errno)));
             }
             return Ok(None);
         };
@@ -496,11 +453,15 @@ impl Swap<'_> {
         };
         let kept = match landed {
             Landed::Over(Kept::Nothing) => return Ok(None),
-            Landed::Created | Landed::Over(Kept::Moved | Kept::Copied) => undo.record(&entry),
+            Landed::Created | Landed::Over(Kept::Moved | Kept::Copied | Kept::CopiedInPart) => {
+                undo.record(&entry)
+            }
             Landed::Swapped => undo.record(&entry).and_then(|()| {
                 let kept = undo.take(parent, &draft.name, &entry.id);
                 match &kept {
-                    Ok(Kept::Copied) => self.labels.push(Label::CopiedForUndo),
+                    Ok(Kept::Copied | Kept::CopiedInPart) => {
+                        self.labels.push(Label::CopiedForUndo);
+                    }
                     Ok(Kept::Moved | Kept::Nothing) => {}
                     Err(_) => {
                         let _not_done = undo.forget(&entry.id);
@@ -511,10 +472,7 @@ impl Swap<'_> {
         };
         match (kept, landed) {
             (Ok(()), _) => Ok(Some(entry.id)),
-            (Err(failure), Landed::Swapped) => {
-                let _as_it_was = self.give_back(draft);
-                Err(failure)
-            }
+            (Err(failure), Landed::Swapped) => Err(self.give_back(draft, failure)),
             (Err(_), Landed::Created | Landed::Over(_)) => {
                 self.labels.push(Label::NotKept);
                 Ok(None)
@@ -538,6 +496,7 @@ pub(crate) fn entry_of(place: &Place, verb: Verb, live: &Live<'_>) -> Entry {
         run: subject.run_id.as_ref().map(|run| run.as_str().to_owned()),
         before: None,
         after: None,
+        back: None,
         made: Vec::new(),
         recovered: false,
     }

@@ -4,6 +4,8 @@ use portcullis_policy::Containment;
 use portcullis_proto::{Digest, RelPath};
 use serde::{Deserialize, Serialize};
 
+use crate::undo::Where;
+
 /// How surely nobody else's save was overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,6 +69,8 @@ pub struct Receipt {
     pub labels: Vec<Label>,
     /// What to name to have it undone.
     pub undo: Option<String>,
+    /// Where what it displaced is kept, where it can be undone.
+    pub kept_in: Option<Where>,
 }
 
 impl Receipt {

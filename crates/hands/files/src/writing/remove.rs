@@ -4,18 +4,19 @@ use std::os::fd::AsFd;
 
 use portcullis_gate::Live;
 use portcullis_proto::{Failure, Reason, Staged, Verb};
-use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::names::{conflict_name, staged_name};
-use super::place::{Place, moved_on};
+use super::place::{Base, Place, moved_on};
 use super::publish::entry_of;
 use super::receipt::Label;
 use crate::errno::failure;
 use crate::meta::Meta;
 use crate::sys;
 use crate::text::Diff;
-use crate::undo::{Entry, Kept, State, UndoStore, remove_tree, survey};
+use crate::undo::{
+    Entry, Kept, State, Surveyed, UndoStore, Where, remove_tree, same_mount, survey,
+};
 
 /// What was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Removed {
     pub undo: Option<String>,
     /// What was in it, for a file whose content the caller may see.
     pub diff: Option<Diff>,
+    /// Where it is kept, where it can be undone.
+    pub kept_in: Option<Where>,
 }
 
 /// Removes what stands at `place`: a file, a link, or a whole tree.
@@ -46,45 +49,42 @@ pub(crate) fn remove(
     place.is_still()?;
     place.parent_is_still()?;
     let parent = place.parent.as_fd();
-    // What is mounted below would vanish with it.
-    let entries = survey(parent, &place.leaf, &mut |_| Ok(()))?;
-    let before = State::of(&base.meta, None);
+    same_mount(parent, &place.leaf)?;
     live.still()?;
     live.stage(Staged {
         root: place.root.identity(),
         made: None,
     })?;
     let away = staged_name(live.request_id());
-    match renameat_with(parent, &place.leaf, parent, &away, RenameFlags::NOREPLACE) {
+    match sys::rename_new(parent, &place.leaf, parent, &away) {
         Ok(()) => {}
         // A directory of a lower layer, which cannot be renamed.
-        Err(Errno::XDEV) => return remove_by_copy(place, verb, before, entries, live, undo),
+        Err(Errno::XDEV) => return remove_by_copy(place, verb, base, live, undo),
+        Err(Errno::NOENT) => return Err(moved_on(Reason::VersionMismatch)),
         Err(errno) => return Err(failure(errno)),
     }
-    let put_back = || {
-        let as_it_was = renameat_with(parent, &away, parent, &place.leaf, RenameFlags::NOREPLACE);
-        if as_it_was.is_err() {
-            // Its name is taken again: it stays beside what took it.
-            let beside = conflict_name(&place.leaf, live.request_id());
-            let _kept = renameat_with(parent, &away, parent, &beside, RenameFlags::NOREPLACE);
+    let put_back = |why: Failure| put_back(place, &away, live, why);
+    // Looked at where nobody else looks for it. What is mounted below would
+    // vanish with it.
+    let looked = match sys::child_meta(parent, away.as_str()) {
+        Ok(seen) => {
+            let seen = Meta::of_statx(&seen);
+            if (seen.dev, seen.ino, seen.entity) == (base.meta.dev, base.meta.ino, base.meta.entity)
+            {
+                place.parent_is_still()
+            } else {
+                Err(moved_on(Reason::VersionMismatch))
+            }
         }
+        Err(errno) => Err(failure(errno)),
     };
-    let is_base = sys::child_meta(parent, away.as_str()).is_ok_and(|seen| {
-        let seen = Meta::of_statx(&seen);
-        (seen.dev, seen.ino, seen.entity) == (base.meta.dev, base.meta.ino, base.meta.entity)
-    });
-    if !is_base || place.parent_is_still().is_err() {
-        put_back();
-        return Err(moved_on(Reason::VersionMismatch));
-    }
-    if let Err(failure) = still() {
-        put_back();
-        return Err(failure);
-    }
+    let looked = looked.and_then(|()| still());
+    let looked = looked.and_then(|()| survey(parent, &away, &mut |_| Ok(())));
+    let Surveyed { entries, bytes } = looked.map_err(put_back)?;
     let mut labels = Vec::new();
-    let undo = if let Some(undo) = undo {
+    let kept = if let Some(undo) = undo {
         let entry = Entry {
-            before: Some(before),
+            before: Some(State::of(&base.meta, None).weighing(bytes)),
             ..entry_of(place, verb, live)
         };
         let kept = undo
@@ -92,16 +92,22 @@ pub(crate) fn remove(
             .and_then(|()| undo.take(parent, &away, &entry.id));
         match kept {
             Ok(Kept::Copied) => labels.push(Label::CopiedForUndo),
+            Ok(Kept::CopiedInPart) => {
+                let why = Failure::new(
+                    Reason::VersionMismatch,
+                    "Part of it was changed while it was removed, or would not go, and is still there; the rest is gone and can be undone.",
+                );
+                return Err(put_back(why.hint("Look at what is there now.")));
+            }
             Ok(Kept::Moved | Kept::Nothing) => {}
             Err(failure) => {
                 let _not_done = undo.forget(&entry.id);
-                put_back();
-                return Err(failure);
+                return Err(put_back(failure));
             }
         }
         Some(entry.id)
     } else {
-        remove_tree(parent, &away)?;
+        remove_tree(parent, &away).map_err(put_back)?;
         None
     };
     if retry_on_intr(|| rustix::fs::fsync(&place.parent)).is_err() {
@@ -110,9 +116,28 @@ pub(crate) fn remove(
     Ok(Removed {
         entries,
         labels,
-        undo,
+        kept_in: undo.map(UndoStore::place),
+        undo: kept,
         diff: None,
     })
+}
+
+/// Puts what was renamed away back, and says where it is if its name is taken.
+fn put_back(place: &Place, away: &str, live: &Live<'_>, why: Failure) -> Failure {
+    let parent = place.parent.as_fd();
+    if sys::rename_new(parent, away, parent, &place.leaf).is_ok() {
+        return why;
+    }
+    // Its name is taken again: it stays beside what took it.
+    let beside = conflict_name(&place.leaf, live.request_id());
+    match sys::rename_new(parent, away, parent, &beside) {
+        Ok(()) => why.hint(format!(
+            "Its name was taken meanwhile: it is kept beside that as {beside:?}."
+        )),
+        Err(_) => why.hint(format!(
+            "It could not be put back: it stands beside its place as {away:?}."
+        )),
+    }
 }
 
 /// Where nothing can be renamed: a copy is kept first, then what is there is
@@ -120,17 +145,17 @@ pub(crate) fn remove(
 fn remove_by_copy(
     place: &Place,
     verb: Verb,
-    before: State,
-    entries: u64,
+    base: &Base,
     live: &Live<'_>,
     undo: Option<&UndoStore>,
 ) -> Result<Removed, Failure> {
     let parent = place.parent.as_fd();
+    let Surveyed { entries, bytes } = survey(parent, &place.leaf, &mut |_| Ok(()))?;
     let mut labels = Vec::new();
     let mut kept = None;
     if let Some(undo) = undo {
         let entry = Entry {
-            before: Some(before),
+            before: Some(State::of(&base.meta, None).weighing(bytes)),
             ..entry_of(place, verb, live)
         };
         undo.copy_in(parent, &place.leaf, &entry.id)?;
@@ -145,6 +170,7 @@ fn remove_by_copy(
     Ok(Removed {
         entries,
         labels,
+        kept_in: undo.map(UndoStore::place),
         undo: kept,
         diff: None,
     })

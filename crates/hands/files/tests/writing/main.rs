@@ -13,12 +13,17 @@
 
 mod crash;
 mod crowd;
+mod faults;
 mod hard;
+mod mended;
+mod mounts;
 mod plants;
 mod race;
+mod shown;
 mod store;
 mod support;
 mod temp;
 mod undo;
 mod verbs;
 mod versions;
+mod victim;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use portcullis_files::text::{Edit, EncodingChoice};
 use portcullis_files::{
@@ -12,14 +13,39 @@ use portcullis_files::{
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, SessionId};
 use portcullis_testkit::{Scratch, World, agent};
+use tokio::runtime::Runtime;
+
+/// Small, repeatable chance.
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// A runtime whose one blocking thread is the same for every call, where a test
+/// asks for it: for whoever traces that thread.
+pub(crate) static ONE_RUNTIME: OnceLock<Runtime> = OnceLock::new();
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(1)
+        .thread_keep_alive(std::time::Duration::from_mins(5))
+        .build()
+        .unwrap()
+}
 
 /// Runs a call to its end.
 pub(crate) fn block_on<T>(call: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-        .block_on(call)
+    match ONE_RUNTIME.get() {
+        Some(one) => one.block_on(call),
+        None => runtime().block_on(call),
+    }
 }
 
 /// A world where an agent may change everything.
@@ -43,6 +69,14 @@ pub(crate) fn create() -> WriteOptions {
     WriteOptions {
         mode: WriteMode::Create,
         ..WriteOptions::default()
+    }
+}
+
+/// Moves over nothing.
+pub(crate) fn stays() -> MoveOptions {
+    MoveOptions {
+        overwrite: false,
+        ..MoveOptions::default()
     }
 }
 
@@ -99,8 +133,9 @@ impl Calls {
         block_on(self.0.mkdir(path))
     }
 
-    pub(crate) fn rename(&self, path: &str, to: &str) -> Result<Changed, Failure> {
-        block_on(self.0.move_to(path, &self.0, to, &MoveOptions::default()))
+    pub(crate) fn rename(&self, path: &str, to: &str) -> Result<Receipt, Failure> {
+        let moved = block_on(self.0.move_to(path, &self.0, to, &MoveOptions::default()));
+        moved.map(|changed| changed.receipt)
     }
 
     pub(crate) fn copy(&self, path: &str, to: &str) -> Result<Changed, Failure> {

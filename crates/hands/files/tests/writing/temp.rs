@@ -135,7 +135,16 @@ fn core_copies_in_any_file_of_the_host_and_nobody_else_does() {
     let why = copy(agent(), &source).unwrap_err();
     assert_eq!(why.reason(), Reason::OutsideRoots);
     assert!(!world.scratch.root().join("in").exists());
+    fs::write(data_of(&world).join("own"), "state").unwrap();
     let done = copy(core(), &source).unwrap();
+    // Where it came from is on record.
+    let named = source.to_str().unwrap();
+    let lines = world.lines.all();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.alleged.as_deref() == Some(named))
+    );
     assert!(done.receipt.created);
     assert_eq!(Calls::of(&world).read("in/f"), "outside");
     for (bad, reason) in [
@@ -143,6 +152,8 @@ fn core_copies_in_any_file_of_the_host_and_nobody_else_does() {
         (out.clone(), Reason::IsDirectory),
         (out.join("no"), Reason::NotFound),
         (PathBuf::from("/dev/zero"), Reason::SpecialFile),
+        (PathBuf::from("/proc/self/status"), Reason::SpecialFile),
+        (data_of(&world).join("own"), Reason::ProtectedState),
         (PathBuf::from("relative"), Reason::BadArguments),
     ] {
         assert_eq!(copy(core(), &bad).unwrap_err().reason(), reason, "{bad:?}");
@@ -161,7 +172,8 @@ fn a_file_of_a_root_is_copied_in_by_whoever_may_read_it_there() {
         .copy_in(&to, "g", from.to_str().unwrap(), &options);
     block_on(copied).unwrap();
     assert_eq!(Calls::of(&world).read("g"), "one");
-    let secret = world.scratch.root().join(".env");
+    // No detour leads around the question.
+    let secret = world.scratch.root().join("../root/.env");
     let copied = world
         .authority
         .copy_in(&to, "h", secret.to_str().unwrap(), &options);

@@ -4,19 +4,7 @@ use std::fs;
 
 use portcullis_proto::Reason;
 
-use crate::support::{Calls, block_on, inode, is_clean, snapshot, world};
-
-/// Small, repeatable chance.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
+use crate::support::{Calls, Chance, block_on, inode, is_clean, snapshot, world};
 
 const PATHS: [&str; 9] = ["a", "b", "c/d", "c/e", "c", "f/g/h", "f/g", "f", "i"];
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use portcullis_files::{Expect, Label, MoveOptions, WriteMode, WriteOptions};
+use portcullis_files::{Expect, Label, WriteMode, WriteOptions};
 use portcullis_proto::{Outcome, Phase, Reason};
 
-use crate::support::{Calls, anyway, block_on, create, is_clean, snapshot, world};
+use crate::support::{Calls, anyway, block_on, create, is_clean, snapshot, stays, world};
 
 fn mode(world: &portcullis_testkit::World, path: &str) -> u32 {
     let path = world.scratch.root().join(path);
@@ -139,7 +139,7 @@ fn move_makes_parents_overwrites_files_and_never_directories() {
     let world = world("f = one\n g = two\n d/x = deep");
     let calls = Calls::of(&world);
     let moved = calls.rename("f", "new/f").unwrap();
-    assert!(moved.receipt.created);
+    assert!(moved.created);
     calls.rename("new/f", "g").unwrap();
     assert_eq!(calls.read("g"), "one");
     assert!(!world.scratch.root().join("new/f").exists());
@@ -150,11 +150,7 @@ fn move_makes_parents_overwrites_files_and_never_directories() {
     calls.rename("d", "e").unwrap();
     assert_eq!(calls.read("e/x"), "deep");
     let fs = &calls.0;
-    let stays = MoveOptions {
-        overwrite: false,
-        ..MoveOptions::default()
-    };
-    let why = block_on(fs.move_to("g", fs, "e/x", &stays)).unwrap_err();
+    let why = block_on(fs.move_to("g", fs, "e/x", &stays())).unwrap_err();
     assert_eq!(why.reason(), Reason::AlreadyExists);
     assert!(is_clean(&world.scratch.root()));
 }

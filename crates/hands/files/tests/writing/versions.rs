@@ -190,3 +190,48 @@ fn moves_copies_and_removals_take_a_version_and_change_nothing_where_it_differs(
     block_on(fs.remove("i", &now)).unwrap();
     assert_eq!(calls.read("h"), "new");
 }
+
+#[test]
+fn moving_makes_nothing_seen_that_was_not() {
+    let world = world("f = one\n d/x = one");
+    let root = world.scratch.root();
+    let calls = Calls::of(&world);
+    calls.read("f");
+    calls.read("d/x");
+    fs::write(root.join("f"), "theirs").unwrap();
+    fs::write(root.join("d/x"), "theirs").unwrap();
+    calls.rename("f", "g").unwrap();
+    calls.rename("d", "e").unwrap();
+    for path in ["g", "e/x"] {
+        let why = calls.write(path, "mine").unwrap_err();
+        assert_eq!(why.reason(), Reason::VersionMismatch, "{path}");
+        assert_eq!(calls.read(path), "theirs");
+        calls.write(path, "mine").unwrap();
+    }
+}
+
+#[test]
+fn moving_away_and_back_is_no_way_around_reading_first() {
+    let world = portcullis_testkit::World::workspace()
+        .writable()
+        .policy(|policy| policy.read_before_write = true)
+        .over(portcullis_testkit::Scratch::of("f = one"));
+    let calls = Calls::of(&world);
+    calls.rename("f", "g").unwrap();
+    let why = calls.write("g", "mine").unwrap_err();
+    assert_eq!(why.reason(), Reason::VersionMismatch);
+    calls.read("g");
+    calls.rename("g", "f").unwrap();
+    calls.write("f", "mine").unwrap();
+}
+
+#[test]
+fn links_and_directories_that_were_moved_and_used_can_be_removed() {
+    let world = world("f = one\n l -> f\n a/x = deep");
+    let calls = Calls::of(&world);
+    calls.rename("l", "k").unwrap();
+    calls.remove("k").unwrap();
+    calls.rename("a", "b").unwrap();
+    calls.write("b/y", "new").unwrap();
+    calls.remove("b").unwrap();
+}

@@ -1,0 +1,616 @@
+//! A process that changes something and is killed or failed while it does:
+//! this very binary, with the real audit, under `strace`.
+//!
+//! A change runs in two threads: one resolves and asks, one acts. strace counts
+//! the calls of each thread for itself, so it is attached to the one thread
+//! whose call is to be hit, when everything before the change is done.
+//!
+//! Where strace is missing the tests say so and fail, since `./test` installs it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use portcullis_files::{
+    AuditLog, Authority, Expect, FileLedger, Filter, Interrupted, LedgerOptions, PrivateDir,
+    Resolver, WriteOptions,
+};
+use portcullis_gate::{Gate, GateParts, RootSpec};
+use portcullis_policy::{Modes, RootPolicy, Rules};
+use portcullis_proto::{AccessSet, Failure, Mode, Reason, RelPath, RootId, RootKind};
+use portcullis_testkit::{RealClock, Scratch, forgetful_keeper};
+
+use crate::support::{Calls, ONE_RUNTIME, block_on, in_session, runtime, snapshot};
+
+const TREE: &str = "PORTCULLIS_TEST_CRASH";
+const VERB: &str = "PORTCULLIS_TEST_VERB";
+const TRACED: &str = "PORTCULLIS_TEST_TRACED";
+
+/// A thread of the child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// The one that resolves and asks.
+    Asking,
+    /// The one that acts.
+    Acting,
+}
+
+/// One system call of a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) thread: Thread,
+    pub(crate) name: String,
+    /// Which of its name in its thread.
+    pub(crate) nth: usize,
+    pub(crate) line: String,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} {} ({:?}): {}",
+            self.name, self.nth, self.thread, self.line
+        )
+    }
+}
+
+impl Step {
+    /// To have this call end so.
+    pub(crate) fn inject(&self, how: &str) -> String {
+        format!("inject={}:{how}:when={}", self.name, self.nth)
+    }
+}
+
+/// Every change there is, by name. What is undone or redone was done earlier,
+/// by another process.
+pub(crate) const VERBS: [&str; 23] = [
+    "write",
+    "create",
+    "edit",
+    "append",
+    "move",
+    "move_over",
+    "move_tree",
+    "copy",
+    "copy_new",
+    "remove",
+    "remove_tree",
+    "mkdir",
+    "chmod",
+    "undo_write",
+    "undo_create",
+    "undo_remove",
+    "undo_move",
+    "undo_move_over",
+    "undo_mkdir",
+    "undo_chmod",
+    "undo_copy",
+    "redo_move_over",
+    "redo_remove",
+];
+const BEFORE: &str = "f = one\n g = two\n d/x = deep\n d/y/z = deeper\n keep/foreign = precious";
+
+pub(crate) type Tree = BTreeMap<String, (u32, Vec<u8>)>;
+
+/// How the tree lies on its mounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mounts {
+    /// All on one.
+    One,
+    /// The data directory in memory, and no store in the root: by copy.
+    StoreElsewhere,
+    /// `f` is itself a mount.
+    FileIsMount,
+}
+
+pub(crate) fn authority(base: &Path, prefix: &str) -> (Authority, PrivateDir) {
+    let data = PrivateDir::open_or_create(&base.join("data")).unwrap();
+    let options = LedgerOptions {
+        head_every: std::time::Duration::from_hours(1),
+        recover: false,
+        ..LedgerOptions::default()
+    };
+    let clock = Arc::new(RealClock::new());
+    let ledger = FileLedger::open(&data, clock.clone(), options).unwrap();
+    let gate = Gate::new(GateParts {
+        ledger: Arc::new(ledger),
+        clock,
+        keeper: forgetful_keeper(),
+        hooks: Vec::new(),
+        rules: Rules::new(Modes::all(Mode::Allow)),
+        prefix: prefix.into(),
+    });
+    let mut authority = Authority::new(gate, Vec::new(), None).keeping_undo_in(data.clone());
+    let mut policy = RootPolicy::of(RootKind::Workspace);
+    policy.ambient = AccessSet::ALL;
+    if base.join("f-is-a-mount").exists() {
+        policy.mounts = vec![RelPath::parse("f").unwrap()];
+    }
+    let spec = RootSpec {
+        id: RootId::parse("main").unwrap(),
+        kind: RootKind::Workspace,
+        display_name: None,
+        policy,
+        owner: None,
+        trusted: true,
+    };
+    authority
+        .declare(spec, &base.join("root"), Resolver::Best)
+        .unwrap();
+    (authority, data)
+}
+
+pub(crate) fn calls(authority: &Authority) -> Calls {
+    Calls(authority.scope(&in_session("s"), None).unwrap())
+}
+
+/// Not a test of its own: the process that is killed or failed.
+#[test]
+fn child_that_changes_something() {
+    let Some(base) = std::env::var_os(TREE).map(PathBuf::from) else {
+        return;
+    };
+    ONE_RUNTIME.get_or_init(runtime);
+    let (authority, _) = authority(&base, &format!("p{}", std::process::id()));
+    let calls = calls(&authority);
+    let verb = std::env::var(VERB).unwrap();
+    if let Some(most) = verb.strip_prefix("short_") {
+        let limit = rustix::process::Rlimit {
+            current: most.parse().ok(),
+            maximum: None,
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+    }
+    let tid = || rustix::thread::gettid().as_raw_nonzero().get();
+    let acting = block_on(async { tokio::task::spawn_blocking(tid).await.unwrap() });
+    let threads = format!("{} {} {acting}", std::process::id(), tid());
+    fs::write(base.join("threads~"), threads).unwrap();
+    fs::rename(base.join("threads~"), base.join("threads")).unwrap();
+    wait_for_tracer(&base);
+    // Everything from here on is what strace counts.
+    let done = act(&calls, &verb);
+    let _marker = rustix::fs::access("/portcullis-test-ends", rustix::fs::Access::EXISTS);
+    let told = match done {
+        Ok(()) => "done".to_owned(),
+        Err(why) => format!(
+            "{} {}\n{why}\n{}",
+            why.kind().as_str(),
+            why.reason().as_str(),
+            why.next_step().unwrap_or_default()
+        ),
+    };
+    fs::write(base.join("told"), told).unwrap();
+}
+
+/// Waits until those who are to be traced are: each makes a call that nobody
+/// else makes, until that stands in the tracer's log.
+fn wait_for_tracer(base: &Path) {
+    let traced = std::env::var(TRACED).unwrap();
+    let log = base.join("strace");
+    let wait = move |mark: &'static str| {
+        let seen = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let looker = {
+            let (seen, log) = (Arc::clone(&seen), log.clone());
+            std::thread::spawn(move || {
+                let patience = Instant::now() + Duration::from_secs(20);
+                while !fs::read_to_string(&log).is_ok_and(|log| log.contains(mark)) {
+                    assert!(Instant::now() < patience, "no tracer came");
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+                seen.store(true, Ordering::Release);
+            })
+        };
+        while !seen.load(Ordering::Acquire) {
+            let _marker = rustix::fs::access(mark, rustix::fs::Access::EXISTS);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        looker.join().unwrap();
+    };
+    let also = wait.clone();
+    if traced != "Asking" {
+        block_on(async move {
+            let acting = tokio::task::spawn_blocking(move || also("/portcullis-test-acting"));
+            acting.await.unwrap();
+        });
+    }
+    if traced != "Acting" {
+        wait("/portcullis-test-asking");
+    }
+}
+
+/// The child's process, its asking thread and its acting one.
+pub(crate) fn threads(base: &Path) -> (i32, i32, i32) {
+    let told = fs::read_to_string(base.join("threads")).unwrap();
+    let mut ids = told.split(' ').map(|id| id.parse().unwrap());
+    let mut next = || ids.next().unwrap();
+    (next(), next(), next())
+}
+
+pub(crate) const LONG: usize = 100_000;
+
+fn act(calls: &Calls, verb: &str) -> Result<(), Failure> {
+    let options = WriteOptions::default();
+    match verb {
+        "write" => calls.write("f", "ONE, and more of it").map(drop),
+        "write_long" => calls.write("f", &"long ".repeat(LONG / 5)).map(drop),
+        "create" => calls.write("n/e/w", "new").map(drop),
+        "edit" => calls.edit("f", "one", "ONE, and more of it").map(drop),
+        "append" => calls.append("f", ", and more of it").map(drop),
+        "move" => calls.rename("f", "m/o/h").map(drop),
+        "move_over" => calls.rename("f", "g").map(drop),
+        "move_tree" => calls.rename("d", "m/d").map(drop),
+        "copy" => block_on(
+            calls
+                .0
+                .copy_to("f", &Expect::Anything, &calls.0, "g", &options),
+        )
+        .map(drop),
+        "copy_new" => block_on(
+            calls
+                .0
+                .copy_to("f", &Expect::Anything, &calls.0, "n/c", &options),
+        )
+        .map(drop),
+        "remove" => calls.remove("f").map(drop),
+        "remove_tree" => calls.remove("d").map(drop),
+        "mkdir" => calls.mkdir("n/e/w").map(drop),
+        "chmod" => calls.chmod("f", 0o640).map(drop),
+        verb if verb.starts_with("short_") => calls.write("f", &"long ".repeat(LONG / 5)).map(drop),
+        verb if verb.starts_with("undo_") || verb.starts_with("redo_") => {
+            let entries = calls.0.undo_entries()?;
+            let last = entries.last().ok_or(Reason::NotFound)?;
+            block_on(calls.0.undo_one(&last.id)).map(drop)
+        }
+        _ => panic!("{verb}"),
+    }
+}
+
+pub(crate) struct Trial {
+    pub(crate) scratch: Scratch,
+    foreign: u64,
+    /// The tree before everything, for undoing all of it.
+    first: Tree,
+}
+
+impl Trial {
+    pub(crate) fn new(verb: &str) -> Self {
+        Self::on(Mounts::One, verb).unwrap()
+    }
+
+    /// With its mounts; `None` where the kernel lets nobody mount.
+    pub(crate) fn on(mounts: Mounts, verb: &str) -> Option<Self> {
+        let scratch = Scratch::of(BEFORE);
+        match mounts {
+            Mounts::One => {}
+            Mounts::StoreElsewhere => {
+                scratch.add("../data/");
+                scratch.chmod("../data", 0o700);
+                // Neither the top of the mount nor the root can hold a store:
+                // what has their names belongs to others.
+                scratch.bind(".", ".").then_some(())?;
+                scratch.tmpfs("../data").then_some(())?;
+                scratch.chmod("../data", 0o700);
+                scratch.file(".portcullis", "in the way");
+            }
+            Mounts::FileIsMount => {
+                scratch.add("../real = one\n ../f-is-a-mount = yes");
+                scratch.bind("../real", "f").then_some(())?;
+            }
+        }
+        let first = snapshot(&scratch.root());
+        let earlier = verb
+            .strip_prefix("undo_")
+            .or_else(|| verb.strip_prefix("redo_"));
+        if let Some(earlier) = earlier {
+            let (authority, _) = authority(scratch.base(), "earlier");
+            let calls = calls(&authority);
+            let verb_done = match earlier {
+                "remove" => "remove_tree",
+                other => other,
+            };
+            act(&calls, verb_done).unwrap();
+            if verb.starts_with("redo_") {
+                act(&calls, "undo_").unwrap();
+            }
+        }
+        let foreign = fs::metadata(scratch.root().join("keep/foreign")).unwrap();
+        Some(Self {
+            foreign: foreign.ino(),
+            first,
+            scratch,
+        })
+    }
+
+    pub(crate) fn tree(&self) -> Tree {
+        let mut tree = snapshot(&self.scratch.root());
+        // In the way of a store, where that is tried.
+        if tree
+            .get(".portcullis")
+            .is_some_and(|(_, text)| text == b"in the way")
+        {
+            tree.remove(".portcullis");
+        }
+        tree
+    }
+
+    /// Runs the child with these injections into one thread; what came of it.
+    pub(crate) fn run(&self, verb: &str, thread: Thread, inject: &[String]) -> Ran {
+        self.start(verb, Some(thread), inject).end(self)
+    }
+
+    /// Starts the child, and strace on the thread, or on both.
+    pub(crate) fn start(&self, verb: &str, thread: Option<Thread>, inject: &[String]) -> Started {
+        let base = self.scratch.base();
+        let _of_before = fs::remove_file(base.join("threads"));
+        let _of_before = fs::remove_file(base.join("strace"));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "victim::child_that_changes_something"])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(TREE, base)
+            .env(VERB, verb)
+            .env(
+                TRACED,
+                thread.map_or("both".to_owned(), |thread| format!("{thread:?}")),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !base.join("threads").exists() {
+            assert!(Instant::now() < patience, "the child is not ready");
+            assert!(child.try_wait().unwrap().is_none(), "the child is dead");
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        let (_, asking, acting) = threads(base);
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-qq", "-y", "-o"])
+            .arg(base.join("strace"))
+            .args([
+                "-e",
+                "trace=!clock_gettime,futex,mmap,munmap,mprotect,brk,madvise",
+            ])
+            .args(["-e", "signal=none"]);
+        for inject in inject {
+            strace.args(["-e", inject]);
+        }
+        for (which, id) in [(Thread::Asking, asking), (Thread::Acting, acting)] {
+            if thread.is_none_or(|thread| thread == which) {
+                strace.args(["-p", &id.to_string()]);
+            }
+        }
+        let strace = strace
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("strace, which ./test installs");
+        Started { child, strace }
+    }
+
+    /// The next start: puts right what is left, leaves nothing of ours, tells
+    /// the audit, and everything that is kept can be undone.
+    pub(crate) fn recover(&self) -> Vec<Interrupted> {
+        let (authority, data) = authority(self.scratch.base(), "later");
+        let found = authority.recover(&data, false).unwrap();
+        assert!(found.iter().all(|one| one.why.is_none()), "{found:?}");
+        self.nothing_is_left();
+        // A second start finds nothing more.
+        let again = authority.recover(&data, false).unwrap();
+        assert!(again.is_empty(), "{again:?}");
+        every_opening_line_is_closed(&data);
+        found
+    }
+
+    pub(crate) fn nothing_is_left(&self) {
+        self.nothing_is_left_but("");
+    }
+
+    /// Nothing is left, but for what the kernel was made to refuse to remove.
+    pub(crate) fn nothing_is_left_but(&self, refused: &str) {
+        let ours = |path: &String| path.contains(".portcullis") || path.contains(".conflict-");
+        let mut left: Vec<_> = self.tree().into_keys().filter(ours).collect();
+        left.extend(left_in_store(self.scratch.base()));
+        left.retain(|name| !refused.contains(&format!("\"{name}\"")));
+        assert!(left.is_empty(), "left behind: {left:?}");
+        let foreign = self.scratch.root().join("keep/foreign");
+        assert_eq!(fs::metadata(&foreign).unwrap().ino(), self.foreign);
+        assert_eq!(fs::read(foreign).unwrap(), b"precious");
+    }
+
+    /// All that is kept can be undone; of an operation that was no undoing that
+    /// brings everything back.
+    pub(crate) fn everything_can_be_undone(&self, verb: &str) {
+        let (authority, _) = authority(self.scratch.base(), "last");
+        let calls = calls(&authority);
+        let left = calls.undo_all();
+        assert!(left.is_empty(), "{verb}: {left:?}");
+        if !verb.starts_with("undo_") && !verb.starts_with("redo_") {
+            let mut first = self.first.clone();
+            first.remove(".portcullis");
+            assert_eq!(self.tree(), first, "{verb}: undone");
+        }
+    }
+}
+
+/// What is in the store of the root and should be there only for a moment.
+pub(crate) fn left_in_store(base: &Path) -> Vec<String> {
+    let stores = fs::read_dir(base.join("data/undo")).into_iter().flatten();
+    stores
+        .flat_map(|store| fs::read_dir(store.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !matches!(name.rsplit_once('.'), Some((_, "json" | "pre"))))
+        .collect()
+}
+
+pub(crate) fn every_opening_line_is_closed(data: &PrivateDir) {
+    let log = AuditLog::open(data).unwrap();
+    let mut open = std::collections::BTreeSet::new();
+    let mut closed = std::collections::BTreeSet::new();
+    for record in log.records(Filter::default()).unwrap() {
+        // What a dying process left torn is no line.
+        let Ok(record) = record else { continue };
+        let Some(request) = record.request_id else {
+            continue;
+        };
+        match record.phase.as_deref() {
+            Some("opening") => drop(open.insert(request)),
+            Some("closing") => drop(closed.insert(request)),
+            _ => {}
+        }
+    }
+    let unclosed: Vec<_> = open.difference(&closed).collect();
+    assert!(unclosed.is_empty(), "never closed: {unclosed:?}");
+}
+
+/// A child under way, and its strace.
+pub(crate) struct Started {
+    child: Child,
+    strace: Child,
+}
+
+impl Started {
+    pub(crate) fn end(mut self, trial: &Trial) -> Ran {
+        let base = trial.scratch.base();
+        let success = self.child.wait().unwrap().success();
+        self.strace.wait().unwrap();
+        let told = fs::read_to_string(base.join("told")).ok();
+        let _gone = fs::remove_file(base.join("told"));
+        Ran {
+            told,
+            died: !success,
+            log: fs::read_to_string(base.join("strace")).unwrap_or_default(),
+        }
+    }
+}
+
+pub(crate) struct Ran {
+    pub(crate) told: Option<String>,
+    pub(crate) died: bool,
+    pub(crate) log: String,
+}
+
+/// Calls that are none of a change: waiting, and keeping threads.
+const NOT_OURS: [&str; 14] = [
+    "access",
+    "clock_nanosleep",
+    "restart_syscall",
+    "rt_sigprocmask",
+    "sigaltstack",
+    "sched_yield",
+    "sched_getaffinity",
+    "clone3",
+    "clone",
+    "gettid",
+    "set_robust_list",
+    "rseq",
+    "prctl",
+    "epoll_wait",
+];
+
+/// The system calls of a change, from a log of both threads.
+fn steps_of(log: &str, asking: i32) -> Vec<Step> {
+    let mut counts: BTreeMap<(bool, String), usize> = BTreeMap::new();
+    let mut steps = Vec::new();
+    for line in log.lines() {
+        let Some((id, call)) = line.split_once(' ') else {
+            continue;
+        };
+        let Some((name, _)) = call.trim_start().split_once('(') else {
+            continue;
+        };
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            continue;
+        }
+        if call.contains("portcullis-test-ends") {
+            break;
+        }
+        let is_asking = id == asking.to_string();
+        let count = counts.entry((is_asking, name.to_owned())).or_default();
+        *count += 1;
+        // What is done until a tracer is there, and what a runtime does.
+        if call.contains("/portcullis-test-") || NOT_OURS.contains(&name) {
+            continue;
+        }
+        steps.push(Step {
+            thread: if is_asking {
+                Thread::Asking
+            } else {
+                Thread::Acting
+            },
+            name: name.to_owned(),
+            nth: *count,
+            line: call.to_owned(),
+        });
+    }
+    steps
+}
+
+/// A change where nothing goes wrong: the tree before and after, and the calls
+/// on the way.
+pub(crate) struct Course {
+    pub(crate) before: Tree,
+    pub(crate) after: Tree,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Course {
+    /// The first call of this name whose line holds all of `marks`.
+    pub(crate) fn find(&self, name: &str, marks: &[&str]) -> &Step {
+        let found = self
+            .steps
+            .iter()
+            .find(|step| step.name == name && marks.iter().all(|mark| step.line.contains(mark)));
+        found.unwrap_or_else(|| panic!("{name} {marks:?} in {:#?}", self.steps))
+    }
+
+    /// The first call after `step` in its thread, of this name if one is given.
+    pub(crate) fn after(&self, step: &Step, name: Option<&str>) -> &Step {
+        self.steps
+            .iter()
+            .skip_while(|one| {
+                (one.name.as_str(), one.nth) != (step.name.as_str(), step.nth)
+                    || one.thread != step.thread
+            })
+            .skip(1)
+            .find(|one| one.thread == step.thread && name.is_none_or(|name| one.name == name))
+            .unwrap()
+    }
+}
+
+/// Runs `verb` once, undisturbed; `None` where the kernel lets nobody mount.
+pub(crate) fn course(mounts: Mounts, verb: &str) -> Option<Course> {
+    let trial = Trial::on(mounts, verb)?;
+    let before = trial.tree();
+    let ran = trial.start(verb, None, &[]).end(&trial);
+    assert_eq!(ran.told.as_deref(), Some("done"), "{verb}");
+    let (_, asking, _) = threads(trial.scratch.base());
+    let steps = steps_of(&ran.log, asking);
+    assert!(steps.len() > 20, "{verb}: {}", ran.log);
+    let after = trial.tree();
+    assert_ne!(before, after, "{verb} changes something");
+    trial.nothing_is_left();
+    trial.everything_can_be_undone(verb);
+    Some(Course {
+        before,
+        after,
+        steps,
+    })
+}
+
+/// `PORTCULLIS_STEPS=1` tries every step of every verb; otherwise each third.
+pub(crate) fn every() -> usize {
+    if std::env::var_os("PORTCULLIS_STEPS").is_some() {
+        1
+    } else {
+        3
+    }
+}
