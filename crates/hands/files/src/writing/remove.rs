@@ -1,6 +1,7 @@
 //! Removing: first out of sight in one step, then kept or gone.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use portcullis_gate::Live;
 use portcullis_proto::{Failure, Reason, Staged, Verb};
@@ -17,6 +18,9 @@ use crate::text::Diff;
 use crate::undo::{
     Entry, Kept, State, Surveyed, UndoStore, Where, remove_tree, same_mount, survey,
 };
+
+/// How often, a millisecond apart, something that is in use is put back.
+const PATIENCE: u32 = 200;
 
 /// What was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +129,17 @@ pub(crate) fn remove(
 /// Puts what was renamed away back, and says where it is if its name is taken.
 fn put_back(place: &Place, away: &str, live: &Live<'_>, why: Failure) -> Failure {
     let parent = place.parent.as_fd();
-    if sys::rename_new(parent, away, parent, &place.leaf).is_ok() {
+    // What somebody mounts over it meanwhile keeps it where it is: they are given
+    // a moment to take that away again.
+    let mut back = sys::rename_new(parent, away, parent, &place.leaf);
+    for _ in 0..PATIENCE {
+        if back != Err(Errno::BUSY) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        back = sys::rename_new(parent, away, parent, &place.leaf);
+    }
+    if back.is_ok() {
         return why;
     }
     // Its name is taken again: it stays beside what took it.

@@ -200,6 +200,8 @@ fn child_that_never_stops() {
             op.verb, op.one, op.other, op.text
         ));
         let done = op.act(&calls, &mut last);
+        // Told at once: from here on it must be there.
+        tell(format!("told {}\n", done.is_ok()));
         let tree = serde_json::to_string(&own(&root)).unwrap();
         tell(format!("end {} {tree}\n", done.is_ok()));
     }
@@ -213,6 +215,8 @@ struct Life {
     succeeded: Vec<bool>,
     /// What it was doing when it died.
     under_way: Option<(String, String, String, bool, String)>,
+    /// Whether it was told how that ended, and how.
+    told: Option<bool>,
 }
 
 fn life(first: Tree, log: &str) -> Life {
@@ -220,6 +224,7 @@ fn life(first: Tree, log: &str) -> Life {
         trees: vec![first],
         succeeded: Vec::new(),
         under_way: None,
+        told: None,
     };
     for line in log.split_inclusive('\n') {
         if let Some(told) = line.strip_prefix("begin ") {
@@ -228,11 +233,15 @@ fn life(first: Tree, log: &str) -> Life {
             let (verb, one, other) = (next(), next(), next());
             let undoes = next() == "true";
             life.under_way = Some((verb, one, other, undoes, next()));
+            life.told = None;
+        } else if let Some(told) = line.strip_prefix("told ") {
+            life.told = Some(told == "true\n");
         } else if let Some(told) = line.strip_prefix("end ").and_then(|l| l.strip_suffix('\n')) {
             let (ok, tree) = told.split_once(' ').unwrap();
             life.trees.push(serde_json::from_str(tree).unwrap());
             life.succeeded.push(ok == "true");
             life.under_way = None;
+            life.told = None;
         }
     }
     life
@@ -402,7 +411,7 @@ fn killed_at_random_times_nothing_is_torn_lost_destroyed_or_left() {
             let log = fs::read_to_string(base.join("log")).unwrap_or_default();
             let life = life(first, &log);
             told += u64::try_from(life.succeeded.iter().filter(|ok| **ok).count()).unwrap();
-            if let Some((verb, ..)) = &life.under_way {
+            if let Some((verb, ..)) = life.under_way.as_ref().filter(|_| life.told.is_none()) {
                 *by_verb.entry(verb.clone()).or_default() += 1;
                 kills += 1;
             }
@@ -416,12 +425,18 @@ fn killed_at_random_times_nothing_is_torn_lost_destroyed_or_left() {
             let found = authority.recover(&data, false).unwrap();
             assert!(found.iter().all(|one| one.why.is_none()), "{found:?}");
             let now = own(&root);
-            let whole = content(&now) == content(life.trees.last().unwrap())
-                || Some(content(&now)) == after(&life, &now);
+            let as_before = content(&now) == content(life.trees.last().unwrap());
+            let as_after = life.under_way.is_some() && Some(content(&now)) == after(&life, &now);
+            let whole = match life.told {
+                None => as_before || as_after,
+                Some(true) => as_after,
+                Some(false) => as_before,
+            };
             assert!(
                 whole,
-                "life {lives}, killed in {:?}\nfound {found:?}\nbefore {:?}\nnow {now:?}",
+                "life {lives}, killed in {:?} (told {:?})\nfound {found:?}\nbefore {:?}\nnow {now:?}",
                 life.under_way,
+                life.told,
                 life.trees.last()
             );
             let all = snapshot(&root);

@@ -230,7 +230,7 @@ fn a_write_that_takes_part_of_the_bytes_is_completed() {
     let course = course(Mounts::One, "write").unwrap();
     let trial = Trial::new("write");
     // The draft's own write is the one beside the target.
-    let write = course.find("write", &["/root/.portcullis"]);
+    let write = course.find("write", &[".portcullis-"]);
     let inject = write.inject("delay_exit=700000");
     let started = trial.start("short_40960", Some(write.thread), &[inject]);
     let patience = Instant::now() + Duration::from_secs(20);

@@ -23,7 +23,7 @@ use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use crate::support::{block_on, in_session, snapshot};
 
 const VERBS: [&str; 11] = [
-    "write", "undo", "create", "append", "mkdir", "copy", "move", "chmod", "edit", "remove", "tree",
+    "write", "edit", "undo", "create", "append", "mkdir", "copy", "move", "chmod", "remove", "tree",
 ];
 const ATTACKS: [&str; 7] = [
     "parent",
@@ -228,9 +228,13 @@ async fn act(fs: &ScopedFs, verb: &str, n: u64, last: &mut Option<String>) -> bo
                 new: "ours too".into(),
                 all: true,
             }];
-            fs.edit("a/b/f", edits, EncodingChoice::Detect, &options)
-                .await
-                .is_ok()
+            let done = fs
+                .edit("a/b/f", edits, EncodingChoice::Detect, &options)
+                .await;
+            let ok = done.is_ok();
+            // What is undone next is what was done last.
+            *last = done.ok().and_then(|done| done.receipt.undo).or(last.take());
+            ok
         }
         "undo" => match last.take() {
             Some(id) => fs.undo_one(&id).await.is_ok(),
