@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::Outcome;
+use crate::rounds::Cost;
 use crate::scratch::Scratch;
 use crate::server::Server;
 use crate::setup::Setup;
@@ -49,14 +50,19 @@ impl FsSafe {
         })
     }
 
-    /// CPU microseconds per operation, over `times` of them.
-    pub(crate) fn cost(&mut self, verb: &str, times: u32, path: &str) -> Outcome<f64> {
+    /// What an operation takes, over `times` of them.
+    pub(crate) fn cost(&mut self, verb: &str, times: u32, path: &str) -> Outcome<Cost> {
         writeln!(self.input, "{verb} {times} {path}")?;
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        line.trim()
-            .parse()
-            .map_err(|_| format!("the fs-safe driver said {line:?}").into())
+        let said = line
+            .trim()
+            .split_once(' ')
+            .and_then(|(cpu, wall)| Some((cpu.parse().ok()?, wall.parse().ok()?)));
+        match said {
+            Some((cpu, wall)) => Ok(Cost { cpu, wall }),
+            None => Err(format!("the fs-safe driver said {line:?}").into()),
+        }
     }
 }
 

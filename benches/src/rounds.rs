@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Outcome;
+use crate::clock::wall;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -32,21 +33,78 @@ impl Effort {
         (full / self.share).max(1)
     }
 
-    /// Both sides in turn, each returning microseconds per operation; the best
-    /// of each. The first round warms up and does not count.
-    pub(crate) fn duel(
+    /// Both sides in turn, each returning what an operation took; the best of
+    /// each. The first round warms up and does not count.
+    pub(crate) fn duel<T: Measure>(
         self,
-        mut ours: impl FnMut() -> Outcome<f64>,
-        mut peer: impl FnMut() -> Outcome<f64>,
-    ) -> Outcome<(f64, f64)> {
-        let (mut best_ours, mut best_peer) = (f64::INFINITY, f64::INFINITY);
+        mut ours: impl FnMut() -> Outcome<T>,
+        mut peer: impl FnMut() -> Outcome<T>,
+    ) -> Outcome<(T, T)> {
+        let (mut best_ours, mut best_peer) = (T::WORST, T::WORST);
         ours()?;
         peer()?;
         for _ in 0..self.rounds {
-            best_ours = best_ours.min(ours()?);
-            best_peer = best_peer.min(peer()?);
+            best_ours = best_ours.best(ours()?);
+            best_peer = best_peer.best(peer()?);
         }
         Ok((best_ours, best_peer))
+    }
+}
+
+/// What a round comes to.
+pub(crate) trait Measure: Copy {
+    /// Worse than anything measured.
+    const WORST: Self;
+
+    /// The better of two.
+    fn best(self, other: Self) -> Self;
+}
+
+/// Microseconds per operation, by one clock.
+impl Measure for f64 {
+    const WORST: Self = Self::INFINITY;
+
+    fn best(self, other: Self) -> Self {
+        self.min(other)
+    }
+}
+
+/// Microseconds per operation, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+}
+
+impl Cost {
+    /// What `times` runs of `once` take, with `cpu` telling the CPU time so far.
+    pub(crate) fn of(
+        cpu: impl Fn() -> Outcome<Duration>,
+        times: u32,
+        mut once: impl FnMut(u32) -> Outcome<()>,
+    ) -> Outcome<Self> {
+        let began = (cpu()?, wall()?);
+        for n in 0..times {
+            once(n)?;
+        }
+        Ok(Self {
+            cpu: micros(cpu()?.saturating_sub(began.0) / times),
+            wall: micros(wall()?.saturating_sub(began.1) / times),
+        })
+    }
+}
+
+impl Measure for Cost {
+    const WORST: Self = Self {
+        cpu: f64::INFINITY,
+        wall: f64::INFINITY,
+    };
+
+    fn best(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.min(other.cpu),
+            wall: self.wall.min(other.wall),
+        }
     }
 }
 

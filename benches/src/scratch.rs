@@ -15,10 +15,20 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Outcome<Self> {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// One that is in memory, where waiting for the disk takes no time and
+    /// making a file does not depend on what was deleted on it before.
+    pub(crate) fn in_memory() -> Outcome<Self> {
+        Self::below(Path::new("/dev/shm"))
+    }
+
+    fn below(dir: &Path) -> Outcome<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("portcullis-bench-{}-{n}", std::process::id());
-        let path = std::env::temp_dir().canonicalize()?.join(name);
+        let path = dir.canonicalize()?.join(name);
         std::fs::create_dir_all(path.join("root"))?;
         Ok(Self(path))
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::cpu;
-use crate::rounds::micros;
+use crate::rounds::Cost;
 use crate::scratch::Scratch;
 use crate::setup::Setup;
 
@@ -26,18 +26,25 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `portcullis mcp` on the scratch directory, up to its first reply.
     pub(crate) fn portcullis(setup: &Setup, scratch: &Scratch) -> Outcome<Self> {
-        Self::start(
-            &setup.binary,
-            &[
-                OsStr::new("mcp"),
-                OsStr::new("--dir"),
-                scratch.root().as_os_str(),
-                OsStr::new("--data-dir"),
-                scratch.state().as_os_str(),
-                OsStr::new("--permission-filesystem-read"),
-                OsStr::new("allow"),
-            ],
-        )
+        Self::ours(setup, scratch, &["--permission-filesystem-read", "allow"])
+    }
+
+    /// The same, with the tools that change files.
+    pub(crate) fn writing(setup: &Setup, scratch: &Scratch) -> Outcome<Self> {
+        Self::ours(setup, scratch, &["--write"])
+    }
+
+    fn ours(setup: &Setup, scratch: &Scratch, flags: &[&str]) -> Outcome<Self> {
+        let (root, state) = (scratch.root(), scratch.state());
+        let mut arguments = vec![
+            OsStr::new("mcp"),
+            OsStr::new("--dir"),
+            root.as_os_str(),
+            OsStr::new("--data-dir"),
+            state.as_os_str(),
+        ];
+        arguments.extend(flags.iter().map(OsStr::new));
+        Self::start(&setup.binary, &arguments)
     }
 
     /// Starts a server and shakes hands.
@@ -108,13 +115,20 @@ impl Server {
         Ok(result)
     }
 
-    /// Microseconds of the whole process tree per call, over `times` of them.
-    pub(crate) fn cost(&mut self, times: u32, tool: &str, arguments: &Value) -> Outcome<f64> {
-        let began = cpu::tree(self.pid())?;
-        for _ in 0..times {
-            self.call(tool, arguments)?;
-        }
-        Ok(micros(cpu::tree(self.pid())?.saturating_sub(began) / times))
+    /// What a call takes, over `times` of them: CPU of the whole process tree,
+    /// and from request to reply. `arguments` makes those of each.
+    pub(crate) fn cost(
+        &mut self,
+        times: u32,
+        tool: &str,
+        mut arguments: impl FnMut() -> Value,
+    ) -> Outcome<Cost> {
+        let pid = self.pid();
+        Cost::of(
+            || cpu::tree(pid),
+            times,
+            |_| self.call(tool, &arguments()).map(drop),
+        )
     }
 
     /// Ends it as a client does, by closing its input, and waits for it.

@@ -5,6 +5,8 @@ use std::fmt;
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
+use crate::rounds::Cost;
+
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -170,6 +172,17 @@ impl Verdict {
             Self::Told => Style::new().dimmed(),
         }
     }
+}
+
+/// What two sides took on the wall, in words.
+pub(crate) fn wall(ours: Cost, peer: Cost) -> String {
+    let micros = |figure: f64| Figure(figure, Unit::Micros);
+    format!(
+        "ours {}, theirs {}: {}",
+        micros(ours.wall),
+        micros(peer.wall),
+        Figure(peer.wall / ours.wall, Unit::Times)
+    )
 }
 
 /// Every row of a run.

@@ -1,14 +1,14 @@
-//! Reading and listing, against the safe file system Node programs use.
+//! Reading, listing and replacing, against the safe file system Node programs use.
 
 use crate::Outcome;
 use crate::cpu;
 use crate::node::FsSafe;
-use crate::rounds::timed;
+use crate::rounds::{Cost, timed};
 use crate::rows::list::{DIR, ENTRIES};
-use crate::rows::{list, read};
+use crate::rows::{list, read, replace};
 use crate::scratch::{SMALL, Scratch};
 use crate::setup::Setup;
-use crate::table::Row;
+use crate::table::{self, Row};
 use crate::world::{Audit, World};
 
 pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
@@ -23,12 +23,12 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
     );
     let reads = setup.effort.duel(
         || read::read(&world, ours),
-        || peer.cost("read", theirs, SMALL),
+        || Ok(peer.cost("read", theirs, SMALL)?.cpu),
     )?;
     let times = setup.effort.operations(150);
     let lists = setup.effort.duel(
         || timed(cpu::own, times, || list::list(&world)),
-        || peer.cost("list", times, DIR),
+        || Ok(peer.cost("list", times, DIR)?.cpu),
     )?;
     Ok(vec![
         Row::times_cheaper(
@@ -45,4 +45,34 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
             "ScopedFs::list of 1,000 with metadata, against its list with file types",
         ),
     ])
+}
+
+/// Replacing a file durably. Both sync the file and its directory, and on a
+/// disk both mostly wait for that: what they cost themselves is seen in memory.
+pub(crate) fn replace(setup: &Setup) -> Outcome<Vec<Row>> {
+    let (ours, theirs) = replaced(setup, Scratch::in_memory()?)?;
+    let (our_disk, their_disk) = replaced(setup, Scratch::new()?)?;
+    Ok(vec![Row::times_cheaper(
+        "fs-safe-replace",
+        (ours.cpu, theirs.cpu),
+        2.0,
+        format!(
+            "CPU of ScopedFs::write_bytes of 4 KiB, audited, locked, compared and kept for undo, \
+             against its durable write, in memory; on the wall there {}, and on the disk, where \
+             both wait for the same two syncs, {}",
+            table::wall(ours, theirs),
+            table::wall(our_disk, their_disk)
+        ),
+    )])
+}
+
+fn replaced(setup: &Setup, scratch: Scratch) -> Outcome<(Cost, Cost)> {
+    let scratch = scratch.with_small_file()?;
+    let world = World::writable(&scratch)?;
+    let mut peer = FsSafe::start(setup, &scratch)?;
+    let times = setup.effort.operations(100);
+    setup.effort.duel(
+        || replace::replace(&world, SMALL, times),
+        || peer.cost("replace", times, "theirs.txt"),
+    )
 }

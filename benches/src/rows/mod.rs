@@ -47,8 +47,16 @@ pub(crate) const BENCHES: &[Bench] = &[
         run: replace::flat,
     },
     Bench {
+        rows: &["fs-safe-replace"],
+        run: fs_safe::replace,
+    },
+    Bench {
         rows: &["mcp-read", "mcp-list"],
         run: mcp::run,
+    },
+    Bench {
+        rows: &["mcp-edit"],
+        run: mcp::edit,
     },
     Bench {
         rows: &["start", "start-cpu", "idle-rss"],

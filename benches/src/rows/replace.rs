@@ -10,7 +10,8 @@ use portcullis_files::WriteOptions;
 
 use crate::Outcome;
 use crate::clock::wall;
-use crate::rounds::timed;
+use crate::cpu;
+use crate::rounds::{Cost, timed};
 use crate::scratch::{SMALL, Scratch};
 use crate::setup::Setup;
 use crate::table::{Row, Unit};
@@ -23,7 +24,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
     std::fs::write(&by_hand, content(0))?;
     let times = setup.effort.operations(100);
     let costs = setup.effort.duel(
-        || replace(&world, SMALL, times),
+        || Ok(replace(&world, SMALL, times)?.wall),
         || timed(wall, times, || replace_by_hand(&by_hand)),
     )?;
     Ok(vec![Row::at_most_times(
@@ -46,8 +47,8 @@ pub(crate) fn flat(setup: &Setup) -> Outcome<Vec<Row>> {
     );
     let times = setup.effort.operations(100);
     let costs = setup.effort.duel(
-        || replace(&many.0, "d/target", times),
-        || replace(&few.0, "d/target", times),
+        || Ok(replace(&many.0, "d/target", times)?.wall),
+        || Ok(replace(&few.0, "d/target", times)?.wall),
     )?;
     Ok(vec![Row::at_most_times(
         "replace-flat",
@@ -58,11 +59,10 @@ pub(crate) fn flat(setup: &Setup) -> Outcome<Vec<Row>> {
     )])
 }
 
-fn replace(world: &World, path: &str, times: u32) -> Outcome<f64> {
+/// What a replacement of `path` takes, over `times` of them.
+pub(super) fn replace(world: &World, path: &str, times: u32) -> Outcome<Cost> {
     let options = WriteOptions::default();
-    let mut n = 0;
-    timed(wall, times, || {
-        n += 1;
+    Cost::of(cpu::own, times, |n| {
         let write = world.scope.write_bytes(path, content(n), &options);
         world.runtime.block_on(write)?;
         Ok(())

@@ -302,9 +302,8 @@ impl Gate {
         if !root.grantable(access) {
             return Granted::No;
         }
-        let now = self.clock.now_ms();
         self.grants
-            .find(&caller.subject.principal, root.id(), access, now)
+            .find_now(&caller.subject.principal, root.id(), access)
     }
 
     pub(crate) fn next_request(&self) -> RequestId {

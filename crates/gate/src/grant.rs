@@ -67,6 +67,12 @@ impl Grant {
         !self.revoked.swap(true, Ordering::AcqRel)
     }
 
+    /// Whether it still holds. Most grants have no end, and then nobody has to
+    /// look at the clock.
+    pub(crate) fn holds_by(&self, clock: &dyn Clock) -> Result<(), Reason> {
+        self.holds(self.expires_at.map_or(0, |_| clock.now_ms()))
+    }
+
     /// Whether it still holds at `now`.
     pub fn holds(&self, now: u64) -> Result<(), Reason> {
         if self.revoked.load(Ordering::Acquire) {
@@ -141,9 +147,31 @@ impl GrantBook {
 
     /// The grant that covers `access` on `root` for `principal` at `now`.
     pub fn find(&self, principal: &Principal, root: &RootId, access: Access, now: u64) -> Granted {
-        in_force(&self.grants.load(), now)
+        self.find_by(principal, root, access, |grant| grant.holds(now))
+    }
+
+    /// The same at this moment, which is asked for only where a grant ends.
+    pub(crate) fn find_now(&self, principal: &Principal, root: &RootId, access: Access) -> Granted {
+        self.find_by(principal, root, access, |grant| {
+            grant.holds_by(&*self.clock)
+        })
+    }
+
+    fn find_by(
+        &self,
+        principal: &Principal,
+        root: &RootId,
+        access: Access,
+        holds: impl Fn(&Grant) -> Result<(), Reason>,
+    ) -> Granted {
+        self.grants
+            .load()
+            .iter()
             .find(|grant| {
-                grant.access.has(access) && grant.root == *root && grant.principal == *principal
+                grant.access.has(access)
+                    && grant.root == *root
+                    && grant.principal == *principal
+                    && holds(grant).is_ok()
             })
             .map_or(Granted::No, |grant| Granted::By(Arc::clone(grant)))
     }

@@ -43,10 +43,9 @@ impl Live<'_> {
         if self.cancel.is_cancelled() || self.gate.is_ending() {
             return Err(Reason::Cancelled.into());
         }
-        let now = self.clock.now_ms();
         self.grants
             .iter()
-            .try_for_each(|grant| grant.holds(now))
+            .try_for_each(|grant| grant.holds_by(self.clock))
             .map_err(Failure::from)
     }
 

@@ -154,9 +154,11 @@ fn is_secret(path: &RelPath) -> bool {
     let mut above = Cow::Borrowed("");
     for name in path.components().map(folded) {
         if (name.starts_with('.') && SECRET_DIRS.iter().any(|dir| is(&name, dir)))
-            || SECRET_PAIRS
-                .iter()
-                .any(|(dir, file)| is(&above, dir) && is(&name, file))
+            // Of the directories that make a pair, all but `gh` are hidden.
+            || ((above.starts_with('.') || above.len() == 2)
+                && SECRET_PAIRS
+                    .iter()
+                    .any(|(dir, file)| is(&above, dir) && is(&name, file)))
             || is_secret_name(&name)
         {
             return true;
@@ -175,11 +177,11 @@ const COPY_ENDINGS: &[&str] = &[
 /// How much of the end of `name` makes it a copy: an ending, or one character
 /// that editors add or that a volume which drops trailing dots leaves out.
 fn copy_ending(name: &str) -> usize {
-    if name.len() > 1 && name.ends_with(['~', '.', ' ', '#']) {
+    if name.len() > 1 && matches!(name.as_bytes().last(), Some(b'~' | b'.' | b' ' | b'#')) {
         return 1;
     }
     let ending = ending(name);
-    if COPY_ENDINGS.iter().any(|copy| is(ending, copy)) {
+    if !ending.is_empty() && COPY_ENDINGS.iter().any(|copy| is(ending, copy)) {
         ending.len()
     } else {
         0
@@ -188,10 +190,18 @@ fn copy_ending(name: &str) -> usize {
 
 /// The name a copy was made of: `.env~`, `..env.swp`, `#.env#`, `id_rsa.bak`.
 fn original(name: &str) -> &str {
-    // Our own: somebody's save that met a change, kept beside the file.
-    let mut rest = name
-        .rsplit_once(".conflict-r_")
-        .map_or(name, |(rest, _)| rest);
+    // Our own: somebody's save that met a change, kept beside the file. Looked
+    // for by its last character, since looking for all of it costs ten times as
+    // much, and every name of a listing comes by here.
+    let mut rest = name;
+    let mut before = name;
+    while let Some(at) = before.bytes().rposition(|byte| byte == b'_') {
+        before = before.get(..at).unwrap_or_default();
+        if let Some(original) = before.strip_suffix(".conflict-r") {
+            rest = original;
+            break;
+        }
+    }
     loop {
         match copy_ending(rest) {
             0 => break,
@@ -230,7 +240,16 @@ fn is_secret_itself(name: &str) -> bool {
             return true;
         }
     }
+    if (first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)) {
+        return true;
+    }
+    if SECRET_FILES.iter().any(|secret| is(name, secret)) {
+        return true;
+    }
     let ending = ending(name);
+    if ending.is_empty() {
+        return false;
+    }
     if is(ending, ".env") {
         // `example.env` is a template as `.env.example` is.
         return !ENV_TEMPLATES.iter().any(|word| {
@@ -239,8 +258,6 @@ fn is_secret_itself(name: &str) -> bool {
         });
     }
     SECRET_ENDINGS.iter().any(|secret| is(ending, secret))
-        || SECRET_FILES.iter().any(|secret| is(name, secret))
-        || ((first == b'i' || first == b'I') && KEY_NAMES.iter().any(|key| is(name, key)))
 }
 
 #[cfg(test)]
@@ -302,6 +319,18 @@ mod tests {
             "kubeconfig.go",
         ] {
             check(path, Access::Read, None);
+        }
+    }
+
+    #[test]
+    fn what_is_secret_where_it_stands_is_secret_there_alone() {
+        for (dir, file) in SECRET_PAIRS {
+            check(
+                &format!("a/{dir}/{file}"),
+                Access::Read,
+                Some(Class::Secret),
+            );
+            check(&format!("{dir}x/{file}"), Access::Read, None);
         }
     }
 

@@ -123,13 +123,27 @@ impl RootPolicy {
     /// Whether `path` is Portcullis's own: its data directory, a directory of
     /// the name it keeps its own files under, or what it stages beside a target.
     pub fn is_own_state(&self, path: &RelPath) -> bool {
-        path.components().any(is_own_name) || self.own_state.iter().any(|own| path.is_under(own))
+        (holds_hidden(path) && path.components().any(is_own_name))
+            || self.own_state.iter().any(|own| path.is_under(own))
     }
 
     /// Whether Portcullis's own state stands below `path`.
     pub(crate) fn holds_own_state(&self, path: &RelPath) -> bool {
         self.own_state.iter().any(|own| own.is_under(path))
     }
+}
+
+/// Whether a component of `path` begins with a dot: what is not hidden is not
+/// ours, and most of what is listed is neither.
+fn holds_hidden(path: &RelPath) -> bool {
+    let bytes = path.as_str().as_bytes();
+    let after = bytes.iter().skip(1);
+    // Counted, not found: that goes through many bytes at a time.
+    let hidden = bytes
+        .iter()
+        .zip(after)
+        .filter(|pair| *pair == (&b'/', &b'.'));
+    hidden.count() > 0 || bytes.first() == Some(&b'.')
 }
 
 /// `.portcullis` and `.portcullis-…`, however they are spelled.

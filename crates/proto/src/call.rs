@@ -1,8 +1,8 @@
 //! Tool calls and replies: what every machine speaks, here or far away.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{Failure, Group};
 
@@ -21,13 +21,12 @@ pub struct ToolCall {
 ///
 /// Both are written out as JSON where they are made: a wire passes them on as
 /// they are, and a tree of values between would cost more than the deed.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct ToolReply {
     /// The complete result: an object.
-    pub structured: Box<RawValue>,
+    pub structured: Json,
     /// The same, as a person reads it: a string.
-    pub text: Box<RawValue>,
+    pub text: Json,
     /// Whether it is a failure.
     pub is_error: bool,
 }
@@ -59,8 +58,35 @@ impl ToolReply {
 }
 
 /// A value or a string, which nothing keeps from being written.
-fn written(value: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+fn written(value: &impl Serialize) -> Json {
+    Json::of(value).unwrap_or_else(|_| Json("null".to_owned()))
+}
+
+/// One value, written out as JSON on one line. It is as good as who wrote it:
+/// looking at a page of text once more costs what writing it did, so that is
+/// done where debug assertions are on, as they are in every test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Json(String);
+
+impl Json {
+    /// Writes `value` out.
+    pub fn of(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Self> {
+        serde_json::to_string(value).map(Self)
+    }
+
+    /// Takes over what is written already.
+    pub fn vouched(text: String) -> Self {
+        debug_assert!(
+            serde_json::from_str::<IgnoredAny>(&text).is_ok() && !text.contains('\n'),
+            "no JSON on one line: {text}"
+        );
+        Self(text)
+    }
+
+    /// As it goes over a wire.
+    pub fn get(&self) -> &str {
+        &self.0
+    }
 }
 
 /// What a tool does to the world, told truthfully.

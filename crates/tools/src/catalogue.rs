@@ -188,6 +188,28 @@ fn schema<T: JsonSchema>() -> Value {
     schema.to_value()
 }
 
+/// The members a reply of `tool` may have, and those it must have, by its schema.
+#[cfg(test)]
+pub(crate) fn members(tool: &str) -> (Vec<String>, Vec<String>) {
+    let spec = looking().iter().find(|spec| spec.name == tool).unwrap();
+    let schema = &spec.output_schema;
+    let of_failure = names(&or_failure(json!({"properties": {}}))["properties"]);
+    let mut may = names(&schema["properties"]);
+    may.retain(|name| !of_failure.contains(name));
+    let mut must: Vec<String> =
+        serde_json::from_value(schema["anyOf"][0]["required"].clone()).unwrap();
+    must.sort();
+    (may, must)
+}
+
+/// The names of an object's members, sorted.
+#[cfg(test)]
+pub(crate) fn names(object: &Value) -> Vec<String> {
+    let mut names: Vec<_> = object.as_object().unwrap().keys().cloned().collect();
+    names.sort();
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

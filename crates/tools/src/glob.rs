@@ -2,14 +2,14 @@
 
 use portcullis_files::Authority;
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Verb};
+use portcullis_proto::{Failure, ToolReply, Verb};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::{parse, scope};
 use crate::get_file_tree::here;
-use crate::list_files::{Reply, Type, all, find, show};
+use crate::list_files::{Type, all, find};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -35,7 +35,7 @@ pub(crate) async fn call(
     authority: &Authority,
     caller: &Caller,
     arguments: Value,
-) -> Result<(Reply, String), Failure> {
+) -> Result<ToolReply, Failure> {
     let arguments: Arguments = parse(authority, caller, Verb::Glob, arguments)?;
     let (scope, path) = scope(
         authority,
@@ -54,6 +54,5 @@ pub(crate) async fn call(
         arguments.include_ignored,
     )
     .await?;
-    let text = show(&reply);
-    Ok((reply, text))
+    Ok(reply.written())
 }

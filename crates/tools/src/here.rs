@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use portcullis_files::Authority;
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
+use portcullis_proto::{Failure, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::machine::{Machine, ResourcePage, ResourceText, Task};
-use crate::shown::{Text, written, written_text};
+use crate::quoted::quoted;
 use crate::{
     append_file, catalogue, copy_file, create_directory, delete, edit_file, get_file_tree, glob,
     list_files, move_path, read_file, resource, stat, write_file,
@@ -71,10 +71,10 @@ impl Here {
         }
         match call.name.as_str() {
             "get_file_tree" => reply(get_file_tree::call(authority, caller, arguments).await?),
-            "list_files" => reply(list_files::call(authority, caller, arguments).await?),
-            "read_file" => reply(read_file::call(authority, caller, arguments).await?),
+            "list_files" => list_files::call(authority, caller, arguments).await,
+            "read_file" => read_file::call(authority, caller, arguments).await,
             "stat" => reply(stat::call(authority, caller, arguments).await?),
-            "glob" => reply(glob::call(authority, caller, arguments).await?),
+            "glob" => glob::call(authority, caller, arguments).await,
             name if self.offers_changes() => self.change(caller, name, arguments).await,
             name => Err(self.unknown(caller, name)),
         }
@@ -107,13 +107,11 @@ impl Here {
     }
 }
 
-fn reply<T: Serialize>((structured, text): (T, impl Into<Text>)) -> Result<ToolReply, Failure> {
+fn reply<T: Serialize>((structured, text): (T, String)) -> Result<ToolReply, Failure> {
     Ok(ToolReply {
-        structured: written(&structured)?,
-        text: match text.into() {
-            Text::Plain(text) => written_text(&text)?,
-            Text::Written(text) => text,
-        },
+        structured: Json::of(&structured)
+            .map_err(|error| Failure::from(Reason::Bug).detail(error))?,
+        text: quoted(&text),
         is_error: false,
     })
 }

@@ -1,17 +1,16 @@
 //! `list_files`: what is in a directory, or, with a pattern, below it.
 
-use std::fmt::Write as _;
-
 use portcullis_files::{Authority, GlobRequest, ListRequest, Order, ScopedFs, Want};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Verb};
+use portcullis_proto::{Failure, Json, ToolReply, Verb};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::{parse, scope};
 use crate::get_file_tree::here;
 use crate::limits::LIMITS;
+use crate::quoted::{Object, push_number, quoted};
 use crate::shown::{ShownEntry, Skipped, containment, on_one_line};
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -63,7 +62,7 @@ pub(crate) struct Arguments {
     root: Option<String>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reply {
     /// The directory listed.
@@ -85,11 +84,47 @@ pub(crate) struct Reply {
     pub(crate) containment: String,
 }
 
+/// What an entry takes at most in a reply, as a rule.
+const ENTRY_BYTES: usize = 160;
+
+impl Reply {
+    /// Both halves, as they go over a wire.
+    pub(crate) fn written(&self) -> ToolReply {
+        let mut out = String::with_capacity(256 + self.entries.len() * ENTRY_BYTES);
+        let mut object = Object::begin(&mut out);
+        object.text("path", &self.path).with("entries", |out| {
+            out.push('[');
+            for (n, entry) in self.entries.iter().enumerate() {
+                if n > 0 {
+                    out.push(',');
+                }
+                entry.write(out);
+            }
+            out.push(']');
+        });
+        if let Some(cursor) = &self.next_cursor {
+            object.text("nextCursor", cursor);
+        }
+        object
+            .flag("truncated", self.truncated)
+            .flag("complete", self.complete)
+            .flag("clamped", self.clamped)
+            .with("skipped", |out| self.skipped.write(out))
+            .text("containment", &self.containment);
+        object.end();
+        ToolReply {
+            structured: Json::vouched(out),
+            text: quoted(&show(self)),
+            is_error: false,
+        }
+    }
+}
+
 pub(crate) async fn call(
     authority: &Authority,
     caller: &Caller,
     arguments: Value,
-) -> Result<(Reply, String), Failure> {
+) -> Result<ToolReply, Failure> {
     let arguments: Arguments = parse(authority, caller, Verb::List, arguments)?;
     let deep = arguments.recursive || arguments.pattern.is_some();
     let verb = if deep { Verb::Glob } else { Verb::List };
@@ -132,8 +167,7 @@ pub(crate) async fn call(
             containment: containment(listed.containment),
         }
     };
-    let text = show(&reply);
-    Ok((reply, text))
+    Ok(reply.written())
 }
 
 /// Finds names below a directory: what `glob` does, and `list_files` with a pattern.
@@ -167,20 +201,23 @@ pub(crate) async fn find(
 }
 
 /// A line an entry, as a person reads it.
-pub(crate) fn show(reply: &Reply) -> String {
-    let mut text = String::new();
+fn show(reply: &Reply) -> String {
+    let mut text = String::with_capacity(256 + reply.entries.len() * ENTRY_BYTES / 2);
     for entry in &reply.entries {
         text.push_str(&match &entry.path {
             Some(path) => on_one_line(path.shown(), true),
             None => on_one_line(&entry.name, false),
         });
-        // Writing to a String cannot fail.
-        let _ = match (entry.r#type, entry.size_bytes) {
-            ("file", Some(size)) => writeln!(text, "  {size} B"),
-            ("file", None) => writeln!(text),
-            ("directory", _) => writeln!(text, "/"),
-            _ => writeln!(text, " (not a file)"),
-        };
+        match (entry.r#type, entry.size_bytes) {
+            ("file", Some(size)) => {
+                text.push_str("  ");
+                push_number(size, &mut text);
+                text.push_str(" B\n");
+            }
+            ("file", None) => text.push('\n'),
+            ("directory", _) => text.push_str("/\n"),
+            _ => text.push_str(" (not a file)\n"),
+        }
     }
     let mut lines = Vec::new();
     if reply.entries.is_empty() {
@@ -206,4 +243,78 @@ pub(crate) fn show(reply: &Reply) -> String {
     text.push_str(&lines.join("\n"));
     text.truncate(text.trim_end_matches('\n').len());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_proto::RelPath;
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalogue::{members, names};
+
+    #[test]
+    fn a_reply_is_written_as_its_schema_says() {
+        let full = Reply {
+            path: "d".to_owned(),
+            entries: vec![
+                ShownEntry {
+                    name: "a \"b\".txt".to_owned(),
+                    path: Some(RelPath::parse("d/a \"b\".txt").unwrap()),
+                    r#type: "file",
+                    size_bytes: Some(70),
+                    modified_ms: Some(-1),
+                },
+                ShownEntry {
+                    name: "odd\n".to_owned(),
+                    path: None,
+                    r#type: "directory",
+                    size_bytes: None,
+                    modified_ms: None,
+                },
+            ],
+            next_cursor: Some("1:a".to_owned()),
+            truncated: true,
+            complete: false,
+            clamped: false,
+            skipped: Skipped {
+                denied: 1,
+                secret: 20,
+                ignored: 300,
+                moved: 0,
+            },
+            containment: "best_effort".to_owned(),
+        };
+        let reply = full.written();
+        let written: Value = serde_json::from_str(reply.structured.get()).unwrap();
+        assert_eq!(
+            written,
+            json!({
+                "path": "d",
+                "entries": [
+                    {"name": "a \"b\".txt", "path": "d/a \"b\".txt", "type": "file",
+                     "sizeBytes": 70, "modifiedMs": -1},
+                    {"name": "odd\n", "type": "directory"},
+                ],
+                "nextCursor": "1:a", "truncated": true, "complete": false, "clamped": false,
+                "skipped": {"denied": 1, "secret": 20, "ignored": 300, "moved": 0},
+                "containment": "best_effort",
+            })
+        );
+        let text: String = serde_json::from_str(reply.text.get()).unwrap();
+        assert_eq!(
+            text,
+            "d/a \"b\".txt  70 B\nodd\\n/\n(left out: 1 denied by a rule, 20 secret (ask for one by \
+             name), 300 ignored (includeIgnored shows them))\n(more: pass cursor \"1:a\")"
+        );
+        let (may, must) = members("list_files");
+        assert_eq!(names(&written), may);
+        let bare = Reply {
+            entries: Vec::new(),
+            next_cursor: None,
+            ..full
+        };
+        let written = bare.written().structured;
+        assert_eq!(names(&serde_json::from_str(written.get()).unwrap()), must);
+    }
 }

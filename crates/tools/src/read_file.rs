@@ -2,16 +2,16 @@
 
 use portcullis_files::{Authority, ByteWindow, ScopedFs, TextFrom, TextRequest};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Reason, Verb};
+use portcullis_proto::{Failure, Json, Reason, ToolReply, Verb};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::arguments::{parse, scope};
 use crate::limits::LIMITS;
+use crate::quoted::{Object, quoted};
 use crate::resource::base64;
-use crate::shown::{Text, containment, written_text};
+use crate::shown::containment;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     root: Option<String>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reply {
     /// Path from the root.
@@ -46,11 +46,11 @@ pub(crate) struct Reply {
     /// The text, exactly as it stands in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    content: Option<Box<RawValue>>,
+    content: Option<Json>,
     /// Raw bytes as base64, where bytes were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    base64: Option<Box<RawValue>>,
+    base64: Option<Json>,
     /// The line the text begins with, counted from 1, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_line: Option<u64>,
@@ -95,11 +95,67 @@ pub(crate) struct Reply {
     containment: String,
 }
 
+impl Reply {
+    /// Both halves, as they go over a wire; `text` is what a person reads.
+    fn written(&self, text: Json) -> ToolReply {
+        let length = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.get().len());
+        let mut out = String::with_capacity(1024 + length(&self.content) + length(&self.base64));
+        let mut object = Object::begin(&mut out);
+        object.text("path", &self.path);
+        for (name, json) in [("content", &self.content), ("base64", &self.base64)] {
+            if let Some(json) = json {
+                object.json(name, json);
+            }
+        }
+        for (name, number) in [
+            ("startLine", self.start_line),
+            ("lineCount", self.line_count),
+            ("totalLines", self.total_lines),
+            ("byteOffset", Some(self.byte_offset)),
+            ("byteCount", Some(self.byte_count)),
+            ("totalBytes", Some(self.total_bytes)),
+        ] {
+            if let Some(number) = number {
+                object.number(name, number);
+            }
+        }
+        object.flag("hasMore", self.has_more);
+        if let Some(cursor) = &self.next_cursor {
+            object.text("nextCursor", cursor);
+        }
+        object
+            .number("cutLines", self.cut_lines)
+            .flag("clamped", self.clamped);
+        if let Some(encoding) = &self.encoding {
+            object.text("encoding", encoding);
+        }
+        object.flag("encodingDetected", self.encoding_detected);
+        if let Some(ending) = &self.line_ending {
+            object.text("lineEnding", ending);
+        }
+        if let Some(values) = self.redacted_values {
+            object.number("redactedValues", values);
+        }
+        if let Some(ignore) = &self.matched_ignore {
+            object.text("matchedIgnore", ignore);
+        }
+        object
+            .text("version", &self.version)
+            .text("containment", &self.containment);
+        object.end();
+        ToolReply {
+            structured: Json::vouched(out),
+            text,
+            is_error: false,
+        }
+    }
+}
+
 pub(crate) async fn call(
     authority: &Authority,
     caller: &Caller,
     arguments: Value,
-) -> Result<(Reply, Text), Failure> {
+) -> Result<ToolReply, Failure> {
     let arguments: Arguments = parse(authority, caller, Verb::Read, arguments)?;
     let (scope, path) = scope(
         authority,
@@ -143,18 +199,14 @@ fn from(arguments: &Arguments) -> Result<TextFrom, Failure> {
     }
 }
 
-async fn bytes(
-    scope: &ScopedFs,
-    path: &str,
-    arguments: &Arguments,
-) -> Result<(Reply, Text), Failure> {
+async fn bytes(scope: &ScopedFs, path: &str, arguments: &Arguments) -> Result<ToolReply, Failure> {
     let (max, clamped) = LIMITS.raw_bytes.of(arguments.byte_length);
     let window = ByteWindow::Part {
         offset: arguments.byte_offset.unwrap_or(0),
         max,
     };
     let page = scope.read_bytes(path, window).await?;
-    let encoded = written_text(&base64(&page.bytes))?;
+    let encoded = quoted(&base64(&page.bytes));
     let reply = Reply {
         path: page.path.shown().to_owned(),
         content: None,
@@ -177,17 +229,17 @@ async fn bytes(
         version: page.meta.version(),
         containment: containment(page.containment),
     };
-    Ok((reply, Text::Written(encoded)))
+    Ok(reply.written(encoded))
 }
 
 /// The whole file, as far as a reply takes it: its lines are not those on disk.
-async fn redacted(scope: &ScopedFs, path: &str) -> Result<(Reply, Text), Failure> {
+async fn redacted(scope: &ScopedFs, path: &str) -> Result<ToolReply, Failure> {
     let shown = scope.read_redacted(path).await?;
     let mut end = shown.text.len().min(LIMITS.text_bytes.default);
     while !shown.text.is_char_boundary(end) {
         end -= 1;
     }
-    let content = written_text(shown.text.get(..end).unwrap_or_default())?;
+    let content = quoted(shown.text.get(..end).unwrap_or_default());
     let reply = Reply {
         path: shown.path.shown().to_owned(),
         content: Some(content.clone()),
@@ -210,7 +262,7 @@ async fn redacted(scope: &ScopedFs, path: &str) -> Result<(Reply, Text), Failure
         version: shown.meta.version(),
         containment: containment(shown.containment),
     };
-    Ok((reply, Text::Written(content)))
+    Ok(reply.written(content))
 }
 
 async fn text(
@@ -218,7 +270,7 @@ async fn text(
     path: &str,
     from: TextFrom,
     arguments: Arguments,
-) -> Result<(Reply, Text), Failure> {
+) -> Result<ToolReply, Failure> {
     let (max_lines, clamped) = LIMITS.lines.of(arguments.max_lines);
     let request = TextRequest {
         from,
@@ -243,9 +295,9 @@ async fn text(
         notes.push(format!("more: pass cursor {cursor:?}"));
     }
     // Most pages have no note, and then both halves are the same string.
-    let content = written_text(&page.text)?;
+    let content = quoted(&page.text);
     let text = if notes.is_empty() {
-        Text::Written(content.clone())
+        content.clone()
     } else {
         let mut text = page.text;
         if !text.ends_with('\n') && !text.is_empty() {
@@ -254,7 +306,7 @@ async fn text(
         text.push('(');
         text.push_str(&notes.join("; "));
         text.push(')');
-        Text::Plain(text)
+        quoted(&text)
     };
     let reply = Reply {
         path: read.path.shown().to_owned(),
@@ -278,5 +330,67 @@ async fn text(
         content: Some(content),
         base64: None,
     };
-    Ok((reply, text))
+    Ok(reply.written(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{members, names};
+
+    #[test]
+    fn a_reply_is_written_as_its_schema_says() {
+        let full = Reply {
+            path: "a \"b\"".to_owned(),
+            content: Some(quoted("one\n")),
+            base64: Some(quoted("YQ==")),
+            start_line: Some(1),
+            line_count: Some(1),
+            total_lines: Some(2),
+            byte_offset: 3,
+            byte_count: 4,
+            total_bytes: 5,
+            has_more: true,
+            next_cursor: Some("c".to_owned()),
+            cut_lines: 6,
+            clamped: true,
+            encoding: Some("utf-8".to_owned()),
+            encoding_detected: true,
+            line_ending: Some("lf".to_owned()),
+            redacted_values: Some(7),
+            matched_ignore: Some(".gitignore: *".to_owned()),
+            version: "v1".to_owned(),
+            containment: "kernel_atomic".to_owned(),
+        };
+        let written: Value =
+            serde_json::from_str(full.written(quoted("one\n")).structured.get()).unwrap();
+        assert_eq!(
+            written,
+            serde_json::json!({
+                "path": "a \"b\"", "content": "one\n", "base64": "YQ==", "startLine": 1,
+                "lineCount": 1, "totalLines": 2, "byteOffset": 3, "byteCount": 4, "totalBytes": 5,
+                "hasMore": true, "nextCursor": "c", "cutLines": 6, "clamped": true,
+                "encoding": "utf-8", "encodingDetected": true, "lineEnding": "lf",
+                "redactedValues": 7, "matchedIgnore": ".gitignore: *", "version": "v1",
+                "containment": "kernel_atomic",
+            })
+        );
+        let (may, must) = members("read_file");
+        assert_eq!(names(&written), may);
+        let bare = Reply {
+            content: None,
+            base64: None,
+            start_line: None,
+            line_count: None,
+            total_lines: None,
+            next_cursor: None,
+            encoding: None,
+            line_ending: None,
+            redacted_values: None,
+            matched_ignore: None,
+            ..full
+        };
+        let written = bare.written(quoted("")).structured;
+        assert_eq!(names(&serde_json::from_str(written.get()).unwrap()), must);
+    }
 }

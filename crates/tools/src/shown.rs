@@ -4,40 +4,14 @@ use std::borrow::Cow;
 
 use portcullis_files::{Entry, Meta};
 use portcullis_policy::Containment;
-use portcullis_proto::{Counts, Failure, Reason, RelPath};
+use portcullis_proto::{Counts, RelPath};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
 
-use crate::quoted::quoted;
-
-/// What a person reads of a reply.
-#[derive(Debug)]
-pub(crate) enum Text {
-    /// Yet to be written out.
-    Plain(String),
-    /// A JSON string, written out for the other half of the reply already.
-    Written(Box<RawValue>),
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Self {
-        Self::Plain(text)
-    }
-}
-
-/// Writes text out as a JSON string.
-pub(crate) fn written_text(text: &str) -> Result<Box<RawValue>, Failure> {
-    quoted(text).map_err(|error| Failure::from(Reason::Bug).detail(error))
-}
-
-/// Writes `value` out as JSON.
-pub(crate) fn written<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, Failure> {
-    to_raw_value(value).map_err(|error| Failure::from(Reason::Bug).detail(error))
-}
+use crate::quoted::Object;
 
 /// One entry of a listing.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ShownEntry {
     /// Name.
@@ -68,6 +42,25 @@ impl From<Entry> for ShownEntry {
     }
 }
 
+impl ShownEntry {
+    /// Writes it to the end of `out`.
+    pub(crate) fn write(&self, out: &mut String) {
+        let mut object = Object::begin(out);
+        object.text("name", &self.name);
+        if let Some(path) = &self.path {
+            object.text("path", path.shown());
+        }
+        object.word("type", self.r#type);
+        if let Some(size) = self.size_bytes {
+            object.number("sizeBytes", size);
+        }
+        if let Some(modified) = self.modified_ms {
+            object.signed("modifiedMs", modified);
+        }
+        object.end();
+    }
+}
+
 /// What a listing left out, counted and not named.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -94,6 +87,17 @@ impl From<Counts> for Skipped {
 }
 
 impl Skipped {
+    /// Writes it to the end of `out`.
+    pub(crate) fn write(&self, out: &mut String) {
+        let mut object = Object::begin(out);
+        object
+            .number("denied", self.denied)
+            .number("secret", self.secret)
+            .number("ignored", self.ignored)
+            .number("moved", self.moved);
+        object.end();
+    }
+
     /// One line for people, or nothing.
     pub(crate) fn sentence(&self) -> Option<String> {
         let parts: Vec<String> = [

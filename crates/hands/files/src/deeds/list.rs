@@ -130,7 +130,7 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
             Hiding::at(&listing.root, &listing.path, terms)
         };
         let mut counts = Counts::default();
-        let mut page: BinaryHeap<Kept> = BinaryHeap::new();
+        let mut page = Page::Open(Vec::new());
         // A page of nothing could not say where the next one begins.
         let max = request.max.max(1);
         let mut more = false;
@@ -163,21 +163,10 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
             if after.is_some_and(|after| kept.key() <= after) {
                 return Ok(());
             }
-            if page.len() < max {
-                page.push(kept);
-                return Ok(());
-            }
-            more = true;
-            // The last on a full page makes room for what comes before it.
-            if let Some(mut last) = page.peek_mut()
-                && kept < *last
-            {
-                *last = kept;
-            }
+            more |= page.take(kept, max);
             Ok(())
         })?;
-        let mut sorted = page.into_vec();
-        sorted.sort_unstable();
+        let sorted = page.into_sorted();
         let mut next = more
             .then(|| sorted.last().map(|kept| cursor(kept.key())))
             .flatten();
@@ -203,6 +192,48 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
         };
         Ok((listed, Settled::counts(counts)))
     })
+}
+
+/// The first names of a directory. Nearly all fit on a page, and their order
+/// is not of interest until all are there.
+enum Page {
+    /// There is room.
+    Open(Vec<Kept>),
+    /// There is none: the last makes room for what comes before it.
+    Full(BinaryHeap<Kept>),
+}
+
+impl Page {
+    /// Takes `kept`, and says whether there is more than `max` now.
+    fn take(&mut self, kept: Kept, max: usize) -> bool {
+        match self {
+            Self::Open(names) if names.len() < max => {
+                names.push(kept);
+                false
+            }
+            Self::Open(names) => {
+                *self = Self::Full(std::mem::take(names).into());
+                self.take(kept, max)
+            }
+            Self::Full(names) => {
+                if let Some(mut last) = names.peek_mut()
+                    && kept < *last
+                {
+                    *last = kept;
+                }
+                true
+            }
+        }
+    }
+
+    fn into_sorted(self) -> Vec<Kept> {
+        let mut names = match self {
+            Self::Open(names) => names,
+            Self::Full(names) => names.into_vec(),
+        };
+        names.sort_unstable();
+        names
+    }
 }
 
 /// A name on the page, in the order of its key.

@@ -122,6 +122,37 @@ impl<'a, F: ReadAt + ?Sized> Lines<'a, F> {
         }
     }
 
+    /// The whole lines that come next and end in LF, with not one CR before
+    /// their end: at most `count` of them, none longer than `limit`, all of them
+    /// within `max` bytes and in the block. Nothing is passed over yet.
+    pub(super) fn plain(
+        &mut self,
+        count: u64,
+        limit: usize,
+        max: usize,
+    ) -> Result<(&[u8], u64), Failure> {
+        if self.text.unit != Unit::Byte || self.pos >= self.text.end {
+            return Ok((&[], 0));
+        }
+        let from = self.fill()?;
+        let window = &self.block[from..];
+        let window = &window[..memchr::memchr(b'\r', window).unwrap_or(window.len())];
+        let (mut end, mut lines) = (0, 0);
+        for at in memchr::memchr_iter(b'\n', window) {
+            if lines == count || at - end > limit || at >= max {
+                break;
+            }
+            end = at + 1;
+            lines += 1;
+        }
+        Ok((&window[..end], lines))
+    }
+
+    /// Passes over `bytes` of what [`plain`](Self::plain) found.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.pos += bytes as u64;
+    }
+
     /// Passes over at most `count` lines and says how many there were.
     pub(super) fn skip(&mut self, count: u64) -> Result<u64, Failure> {
         let mut skipped = 0;

@@ -123,6 +123,9 @@ impl Filling<'_> {
             Some(cap) => (cap.clamp(4, fits.saturating_sub(2).max(4)), Beyond::Skip),
             None => (self.max_bytes.saturating_mul(2), Beyond::Stop),
         };
+        if self.charset == Charset::UTF_8 {
+            self.take_plain(lines, limit)?;
+        }
         let mut body = Vec::new();
         while self.taken.lines < self.request.max_lines.max(1) {
             let Some(line) = lines.next_line(&mut body, limit, beyond)? else {
@@ -171,6 +174,28 @@ impl Filling<'_> {
             offset: lines.pos(),
             mid_line: false,
         })
+    }
+
+    /// Takes at once the lines there is nothing to say about, which in most
+    /// files are all. What is not UTF-8 is left to be looked at line by line.
+    fn take_plain<F: ReadAt + ?Sized>(
+        &mut self,
+        lines: &mut Lines<'_, F>,
+        limit: usize,
+    ) -> Result<(), Failure> {
+        let count = self.request.max_lines.max(1);
+        let (bytes, count) = lines.plain(count, limit, self.max_bytes)?;
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return Ok(());
+        };
+        if count > 0 {
+            self.taken.text.push_str(text);
+            self.taken.lines = count;
+            self.taken.line_ending = Some(LineEnding::Lf);
+            let passed = text.len();
+            lines.pass(passed);
+        }
+        Ok(())
     }
 
     /// Counts a line whose text has been decoded.
