@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::cpu;
-use crate::node::FsSafe;
+use crate::node::Driven;
 use crate::rounds::timed;
 use crate::rows::list::{DIR, ENTRIES};
 use crate::rows::{list, read};
@@ -16,7 +16,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
         .with_small_file()?
         .with_files(DIR, ENTRIES)?;
     let world = World::new(&scratch, Audit::Real, Vec::new())?;
-    let mut peer = FsSafe::start(setup, &scratch)?;
+    let mut peer = Driven::fs_safe(setup, &scratch)?;
     let (ours, theirs) = (
         setup.effort.operations(10_000),
         setup.effort.operations(2_000),

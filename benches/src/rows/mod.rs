@@ -77,6 +77,10 @@ pub(crate) const BENCHES: &[Bench] = &[
         run: search::large,
     },
     Bench {
+        rows: &["computer-use"],
+        run: search::computer_use,
+    },
+    Bench {
         rows: &["flat-list"],
         run: flat::list,
     },

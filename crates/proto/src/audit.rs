@@ -54,7 +54,7 @@ pub struct Counts {
     /// Entries left out because an ignore file names them.
     #[serde(skip_serializing_if = "is_zero")]
     pub ignored: u64,
-    /// Directories dropped because they were moved while they were read.
+    /// Directories and files dropped because they were moved while they were read.
     #[serde(skip_serializing_if = "is_zero")]
     pub moved: u64,
     /// Files and directories that could not be read.

@@ -437,3 +437,53 @@ fn a_search_holds_no_more_handles_than_depth_times_workers() {
         "{most} handles, limit {limit}"
     );
 }
+
+/// A directory is moved out of the root and back. While it is outside, files
+/// stand in it that were never in the root, and a link to the outside stands
+/// where it was: whatever a worker reads there, nobody is shown.
+#[test]
+fn what_stands_in_a_directory_only_while_it_is_outside_is_never_shown() {
+    let scratch = Scratch::in_memory("../outside/f = needle OUTSIDE");
+    for n in 0..300 {
+        scratch.file(&format!("sub/d{}/in{n}", n % 5), "needle inside");
+        scratch.file(&format!("other{}/in{n}", n % 5), "needle inside");
+    }
+    let (root, base) = (scratch.root(), scratch.base().to_owned());
+    let world = World::workspace().clock(RealClock::new()).over(scratch);
+    let done = AtomicBool::new(false);
+    let (mut whole, mut dropped) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (sub, away) = (root.join("sub"), base.join("away"));
+            while !done.load(Ordering::Relaxed) {
+                std::fs::rename(&sub, &away).unwrap();
+                std::os::unix::fs::symlink(base.join("outside"), &sub).unwrap();
+                for dir in 0..5 {
+                    let extra = away.join(format!("d{dir}/aa"));
+                    std::fs::write(extra, "needle OUTSIDE").unwrap();
+                }
+                std::thread::sleep(Duration::from_micros(300));
+                for dir in 0..5 {
+                    std::fs::remove_file(away.join(format!("d{dir}/aa"))).unwrap();
+                }
+                std::fs::remove_file(&sub).unwrap();
+                std::fs::rename(&away, &sub).unwrap();
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+        for _ in 0..1_500 {
+            let found = block_on(world.fs().search(".", search_all("needle"))).unwrap();
+            let lines = shown(&found);
+            assert!(
+                !lines.iter().any(|line| line.contains("OUTSIDE")),
+                "{lines:?}"
+            );
+            let others = lines.iter().filter(|line| line.starts_with("other"));
+            assert_eq!(others.count(), 300);
+            whole += usize::from(lines.len() == 600);
+            dropped += usize::from(found.counts.moved > 0);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(whole > 0 && dropped > 0, "{whole} whole, {dropped} dropped");
+}

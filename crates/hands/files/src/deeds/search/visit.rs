@@ -107,13 +107,14 @@ impl Visit for Searches<'_> {
                 break;
             }
             match self.open(dir, &name.shown, path) {
-                Ok((handle, meta)) => found.extend(self.look(hand, &handle, &meta, path, tally)?),
+                Ok((handle, meta)) => {
+                    let lines = self.look(hand, &handle, &meta, path, tally)?;
+                    found.extend(lines.filter(|_| self.stands(path, &meta, tally)));
+                }
                 Err(failure) => self.pass_over(&failure, tally)?,
             }
         }
-        if !found.is_empty() && self.walk.stands(dir, tally) {
-            self.found.put(&dir.path, found);
-        }
+        self.found.put(&dir.path, found);
         Ok(())
     }
 }
@@ -129,6 +130,15 @@ impl Searches<'_> {
         let meta = Meta::of_stat(&fstat(&handle).map_err(failure)?);
         meta.admit_file(walk.policy, || sys::is_named(handle.as_fd(), path))?;
         Ok((handle, meta))
+    }
+
+    /// Whether the file that was read is the one in the root: asked of the file
+    /// and not of its directory, which may have been away while it was read, and
+    /// back by now without what stood in it there.
+    fn stands(&self, path: &RelPath, meta: &Meta, tally: &mut Tally) -> bool {
+        let stands = self.walk.root.is_still_file(path, meta);
+        tally.counts.moved += u64::from(!stands);
+        stands
     }
 
     /// What could not be opened: gone since, refused as a read of it would be,

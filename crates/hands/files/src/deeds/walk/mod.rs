@@ -4,7 +4,7 @@
 //! Every child is opened by one component under its parent's handle, with all
 //! checks. What a directory held may be handed on only if the directory,
 //! resolved again from the root, is still the same inode: whoever visits asks
-//! [`Walk::stands`] before anything leaves.
+//! that before anything leaves.
 
 mod frontier;
 mod gather;
