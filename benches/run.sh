@@ -6,7 +6,7 @@
 #   benches/run.sh --only NAME    one row, without the audit's own bench
 #   benches/run.sh --json FILE    write the rows there as well
 #
-# Installs the peers with npm into benches/peers/node_modules, builds what is to
+# Installs the peers with npm into benches/peers, needs ripgrep, builds what is to
 # be measured, runs the rows, then what the audit costs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,6 +14,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Node first: the others choose their native parts by the Node that installs them.
 node=node@24.21.0
 peers=(@openclaw/fs-safe@0.21.0 @modelcontextprotocol/server-filesystem@2026.8.31)
+# Beside its driver, and without its native parts: its search needs none.
+computer_use=@n8n/computer-use@0.19.0
 
 only=false
 for argument in "$@"; do
@@ -48,7 +50,12 @@ install_peers() (
     installed
 )
 
-if ! install_peers; then
+install_computer_use() (
+  cd benches/peers/computer-use
+  [ -f node_modules/@n8n/computer-use/package.json ] || install --ignore-scripts "$computer_use"
+)
+
+if ! install_peers || ! install_computer_use; then
   printf 'problem: the peers could not be installed\nhint: check that npm reaches its registry, then run benches/run.sh again\n' >&2
   exit 2
 fi

@@ -24,19 +24,33 @@ pub(crate) fn reference_server(setup: &Setup, scratch: &Scratch) -> Outcome<Serv
     .ready()
 }
 
-/// `@openclaw/fs-safe` behind a driver that does as told and says what it cost.
+/// A peer behind a driver that does as told and says what it cost.
 #[derive(Debug)]
-pub(crate) struct FsSafe {
+pub(crate) struct Driven {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl FsSafe {
-    pub(crate) fn start(setup: &Setup, scratch: &Scratch) -> Outcome<Self> {
+impl Driven {
+    /// `@openclaw/fs-safe`.
+    pub(crate) fn fs_safe(setup: &Setup, scratch: &Scratch) -> Outcome<Self> {
         installed(setup, "node_modules/@openclaw/fs-safe/package.json")?;
+        Self::start(setup, scratch, "fs-safe.mjs")
+    }
+
+    /// `@n8n/computer-use`.
+    pub(crate) fn computer_use(setup: &Setup, scratch: &Scratch) -> Outcome<Self> {
+        installed(
+            setup,
+            "computer-use/node_modules/@n8n/computer-use/package.json",
+        )?;
+        Self::start(setup, scratch, "computer-use/search.mjs")
+    }
+
+    fn start(setup: &Setup, scratch: &Scratch, script: &str) -> Outcome<Self> {
         let mut child = Command::new(node(setup)?)
-            .arg(installed(setup, "fs-safe.mjs")?)
+            .arg(installed(setup, script)?)
             .arg(scratch.root())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -61,12 +75,12 @@ impl FsSafe {
             .and_then(|(cpu, wall)| Some((cpu.parse().ok()?, wall.parse().ok()?)));
         match said {
             Some((cpu, wall)) => Ok(Cost { cpu, wall }),
-            None => Err(format!("the fs-safe driver said {line:?}").into()),
+            None => Err(format!("the driver said {line:?}").into()),
         }
     }
 }
 
-impl Drop for FsSafe {
+impl Drop for Driven {
     fn drop(&mut self) {
         // Fails only where it has ended already.
         let _ended = self.child.kill();

@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::cpu;
-use crate::node::FsSafe;
+use crate::node::Driven;
 use crate::rounds::{Cost, timed};
 use crate::rows::list::{DIR, ENTRIES};
 use crate::rows::{list, read, replace};
@@ -16,7 +16,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
         .with_small_file()?
         .with_files(DIR, ENTRIES)?;
     let world = World::new(&scratch, Audit::Real, Vec::new())?;
-    let mut peer = FsSafe::start(setup, &scratch)?;
+    let mut peer = Driven::fs_safe(setup, &scratch)?;
     let (ours, theirs) = (
         setup.effort.operations(10_000),
         setup.effort.operations(2_000),
@@ -69,7 +69,7 @@ pub(crate) fn replace(setup: &Setup) -> Outcome<Vec<Row>> {
 fn replaced(setup: &Setup, scratch: Scratch) -> Outcome<(Cost, Cost)> {
     let scratch = scratch.with_small_file()?;
     let world = World::writable(&scratch)?;
-    let mut peer = FsSafe::start(setup, &scratch)?;
+    let mut peer = Driven::fs_safe(setup, &scratch)?;
     let times = setup.effort.operations(100);
     setup.effort.duel(
         || replace::replace(&world, SMALL, times),

@@ -7,6 +7,7 @@ mod list;
 mod mcp;
 mod read;
 mod replace;
+mod search;
 mod start;
 mod tail;
 
@@ -65,6 +66,27 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         rows: &["tail-grows", "tail-peak", "far-line"],
         run: tail::run,
+    },
+    Bench {
+        rows: &[
+            "search-1k",
+            "walk-1k",
+            "search-10k",
+            "walk-10k",
+            "search-100k",
+            "walk-100k",
+            "search-flat",
+            "walk-flat",
+        ],
+        run: search::run,
+    },
+    Bench {
+        rows: &["search-memory", "search-first", "search-late"],
+        run: search::large,
+    },
+    Bench {
+        rows: &["computer-use"],
+        run: search::computer_use,
     },
     Bench {
         rows: &["flat-list"],

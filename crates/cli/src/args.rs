@@ -278,6 +278,7 @@ pub(crate) enum VerbFlag {
     List,
     Tree,
     Glob,
+    Search,
     Write,
     Edit,
     Append,

@@ -195,7 +195,7 @@ pub(crate) fn rule_on_path(
         trace.step("root's denied globs", || "one covers it".into());
         return deny(Reason::DeniedByRule, Source::Builtin("root:deniedGlobs"));
     }
-    if !admitted_by_globs(policy, path, access, entity) {
+    if !admitted_by_globs(policy, path, verb, access, entity) {
         trace.step("root's allowed globs", || "none covers it".into());
         return deny(Reason::DeniedByRule, Source::Builtin("root:allowedGlobs"));
     }
@@ -266,14 +266,17 @@ pub(crate) fn rule_on_path(
 fn admitted_by_globs(
     policy: &RootPolicy,
     path: &RelPath,
+    verb: Verb,
     access: Access,
     entity: Option<Entity>,
 ) -> bool {
     if policy.allowed.is_empty() || policy.allowed.covers(path) {
         return true;
     }
-    let looks_at_directory = matches!(access, Access::List | Access::Metadata | Access::Watch)
-        && matches!(entity, None | Some(Entity::Directory));
+    // A search reads, and looks into directories for what to read.
+    let looks =
+        matches!(access, Access::List | Access::Metadata | Access::Watch) || verb == Verb::Search;
+    let looks_at_directory = looks && matches!(entity, None | Some(Entity::Directory));
     looks_at_directory && policy.allowed.may_lead_to(path)
 }
 

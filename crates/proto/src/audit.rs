@@ -54,9 +54,35 @@ pub struct Counts {
     /// Entries left out because an ignore file names them.
     #[serde(skip_serializing_if = "is_zero")]
     pub ignored: u64,
-    /// Directories dropped because they were moved while they were read.
+    /// Directories and files dropped because they were moved while they were read.
     #[serde(skip_serializing_if = "is_zero")]
     pub moved: u64,
+    /// Files and directories that could not be read.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unread: u64,
+    /// Files whose content was searched.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub searched: u64,
+    /// Files that were searched no further because they are binary.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub binary: u64,
+}
+
+impl Counts {
+    /// These and others together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            denied: self.denied + other.denied,
+            secret: self.secret + other.secret,
+            ignored: self.ignored + other.ignored,
+            moved: self.moved + other.moved,
+            unread: self.unread + other.unread,
+            searched: self.searched + other.searched,
+            binary: self.binary + other.binary,
+        }
+    }
 }
 
 #[expect(

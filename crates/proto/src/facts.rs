@@ -23,6 +23,8 @@ pub enum Verb {
     Tree,
     /// Find names below a directory.
     Glob,
+    /// Find lines in the files below a directory, or in one file.
+    Search,
     /// Create a file, or replace its content.
     Write,
     /// Change parts of a file.
@@ -45,13 +47,14 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Read,
         Self::ReadRedacted,
         Self::Stat,
         Self::List,
         Self::Tree,
         Self::Glob,
+        Self::Search,
         Self::Write,
         Self::Edit,
         Self::Append,
@@ -72,6 +75,7 @@ impl Verb {
             Self::List => "list",
             Self::Tree => "tree",
             Self::Glob => "glob",
+            Self::Search => "search",
             Self::Write => "write",
             Self::Edit => "edit",
             Self::Append => "append",
@@ -87,9 +91,13 @@ impl Verb {
     /// The group a person switches it with.
     pub const fn group(self) -> Group {
         match self {
-            Self::Read | Self::ReadRedacted | Self::Stat | Self::List | Self::Tree | Self::Glob => {
-                Group::FilesystemRead
-            }
+            Self::Read
+            | Self::ReadRedacted
+            | Self::Stat
+            | Self::List
+            | Self::Tree
+            | Self::Glob
+            | Self::Search => Group::FilesystemRead,
             Self::Write
             | Self::Edit
             | Self::Append
@@ -105,7 +113,7 @@ impl Verb {
     /// The access it needs on what it names first.
     pub const fn access(self) -> Access {
         match self {
-            Self::Read | Self::ReadRedacted | Self::Copy => Access::Read,
+            Self::Read | Self::ReadRedacted | Self::Search | Self::Copy => Access::Read,
             Self::Stat => Access::Metadata,
             Self::List | Self::Tree | Self::Glob => Access::List,
             Self::Write | Self::Edit | Self::Append | Self::Mkdir | Self::Chmod | Self::Undo => {
@@ -119,7 +127,7 @@ impl Verb {
     /// Whether one deed covers many files, by terms instead of one by one.
     pub const fn is_bulk(self) -> bool {
         match self {
-            Self::List | Self::Tree | Self::Glob => true,
+            Self::List | Self::Tree | Self::Glob | Self::Search => true,
             Self::Read
             | Self::ReadRedacted
             | Self::Stat

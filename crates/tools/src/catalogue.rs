@@ -10,8 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use crate::{
-    append_file, changed, create_directory, delete, edit_file, get_file_tree, glob, list_files,
-    read_file, relocate, stat, write_file,
+    append_file, changed, create_directory, delete, edit_file, get_file_tree, glob, grep,
+    list_files, read_file, relocate, search_files, stat, write_file,
 };
 
 /// The tools that look at files, in the order agents see them.
@@ -43,6 +43,16 @@ pub(crate) fn looking() -> &'static [ToolSpec] {
                 "glob",
                 "Find files",
                 "Find files and directories below a directory by a glob such as **/*.rs.",
+            ),
+            looks::<search_files::Arguments, search_files::Reply>(
+                "search_files",
+                "Search files",
+                "Search the contents of the files below a directory for a regular expression, or with literal for a text. Takes a glob on files. Replies with the lines that match, and says when there is more.",
+            ),
+            looks::<grep::Arguments, search_files::Reply>(
+                "grep",
+                "Grep",
+                "Search a file, a directory or a glob for lines that match a regular expression, with lines around them. Skips hidden and ignored files unless told otherwise.",
             ),
         ]
     })

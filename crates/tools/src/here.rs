@@ -12,7 +12,7 @@ use crate::machine::{Machine, ResourcePage, ResourceText, Task};
 use crate::quoted::quoted;
 use crate::{
     append_file, catalogue, copy_file, create_directory, delete, edit_file, get_file_tree, glob,
-    list_files, move_path, read_file, resource, stat, write_file,
+    grep, list_files, move_path, read_file, resource, search_files, stat, write_file,
 };
 
 /// This machine.
@@ -75,6 +75,8 @@ impl Here {
             "read_file" => read_file::call(authority, caller, arguments).await,
             "stat" => reply(stat::call(authority, caller, arguments).await?),
             "glob" => glob::call(authority, caller, arguments).await,
+            "search_files" => reply(search_files::call(authority, caller, arguments).await?),
+            "grep" => reply(grep::call(authority, caller, arguments).await?),
             name if self.offers_changes() => self.change(caller, name, arguments).await,
             name => Err(self.unknown(caller, name)),
         }

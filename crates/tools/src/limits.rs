@@ -38,6 +38,14 @@ pub struct Limits {
     pub depth: Limit,
     /// Entries of a tree.
     pub tree_entries: Limit,
+    /// Matching lines of a search.
+    pub matches: Limit,
+    /// Matching lines of a grep.
+    pub grep_matches: Limit,
+    /// Lines before and after a match.
+    pub around: Limit,
+    /// Bytes of a line that a search shows before it is cut around its match.
+    pub found_line_bytes: Limit,
     /// Milliseconds a walk may take before it returns what it has.
     pub walk_ms: Limit,
     /// Bytes one change may bring. More is refused, not clamped.
@@ -81,6 +89,26 @@ pub const LIMITS: Limits = Limits {
         default: 200,
         max: 1_000,
     },
+    matches: Limit {
+        what: "matching lines of a search",
+        default: 50,
+        max: 100,
+    },
+    grep_matches: Limit {
+        what: "matching lines of a grep",
+        default: 1_000,
+        max: 1_000,
+    },
+    around: Limit {
+        what: "lines around a match",
+        default: 0,
+        max: 20,
+    },
+    found_line_bytes: Limit {
+        what: "bytes of a line found",
+        default: 500,
+        max: 500,
+    },
     walk_ms: Limit {
         what: "milliseconds of a walk",
         default: 20_000,
@@ -95,7 +123,7 @@ pub const LIMITS: Limits = Limits {
 
 impl Limits {
     /// The table, row by row.
-    pub const fn rows(&self) -> [Limit; 9] {
+    pub const fn rows(&self) -> [Limit; 13] {
         [
             self.lines,
             self.text_bytes,
@@ -104,6 +132,10 @@ impl Limits {
             self.entries,
             self.depth,
             self.tree_entries,
+            self.matches,
+            self.grep_matches,
+            self.around,
+            self.found_line_bytes,
             self.walk_ms,
             self.write_bytes,
         ]

@@ -71,7 +71,7 @@ pub(crate) struct Skipped {
     pub(crate) secret: u64,
     /// Named by an ignore file or excluded by default.
     pub(crate) ignored: u64,
-    /// Directories moved away while they were read.
+    /// Directories and files moved away while they were read.
     pub(crate) moved: u64,
 }
 
@@ -104,7 +104,7 @@ impl Skipped {
             (self.denied, "denied by a rule"),
             (self.secret, "secret (ask for one by name)"),
             (self.ignored, "ignored (includeIgnored shows them)"),
-            (self.moved, "directories moved meanwhile"),
+            (self.moved, "moved meanwhile"),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)

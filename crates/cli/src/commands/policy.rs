@@ -105,6 +105,7 @@ const fn verb(flag: VerbFlag) -> Verb {
         VerbFlag::List => Verb::List,
         VerbFlag::Tree => Verb::Tree,
         VerbFlag::Glob => Verb::Glob,
+        VerbFlag::Search => Verb::Search,
         VerbFlag::Write => Verb::Write,
         VerbFlag::Edit => Verb::Edit,
         VerbFlag::Append => Verb::Append,

@@ -46,9 +46,10 @@ mod writing;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
-    ByteWindow, BytesPage, Changing, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing,
-    Looking, Order, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply, TextRequest,
-    Tree, TreeNode, TreeRequest, Treeing, Want,
+    ByteWindow, BytesPage, Case, Changing, Entry, Found, FoundIn, FoundLine, FoundLines,
+    GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing, Looking, Order, Reading,
+    RedactedReply, SearchRequest, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree,
+    TreeNode, TreeRequest, Treeing, Want,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,

@@ -430,6 +430,17 @@ impl Root {
     /// is there now was put there since.
     pub(crate) fn is_still(&self, path: &RelPath, was: &Meta) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
+        self.holds(path, flags, was)
+    }
+
+    /// Whether the file at `path`, resolved again, is still the one that `was`:
+    /// what was read from it is then of a file in the root, whatever became of
+    /// the directories above it in between.
+    pub(crate) fn is_still_file(&self, path: &RelPath, was: &Meta) -> bool {
+        self.holds(path, OFlags::PATH, was)
+    }
+
+    fn holds(&self, path: &RelPath, flags: OFlags, was: &Meta) -> bool {
         self.open(path, flags, Symlinks::Reject)
             .is_ok_and(|now| (now.meta.dev, now.meta.ino) == (was.dev, was.ino))
     }

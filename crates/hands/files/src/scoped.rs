@@ -6,11 +6,14 @@ use portcullis_gate::{Attempt, Caller, Deed, Gate, Permit};
 use portcullis_policy::{Class, Terms};
 use portcullis_proto::{Access, Failure, Reason, RelPath, Verb};
 
+use tokio::sync::Semaphore;
+
 use crate::authority::Declared;
 use crate::deeds::{
-    ByteWindow, BytesPage, Found, GlobRequest, ListRequest, Listed, Listing, Looking, Pinned,
-    Reading, RedactedReply, Searching, StatReply, TextReply, TextRequest, Tree, TreeRequest,
-    Treeing, glob, list, read_bytes, read_json, read_redacted, read_text, stat, tree,
+    ByteWindow, BytesPage, Found, FoundLines, GlobRequest, Globbing, ListRequest, Listed, Listing,
+    Looking, Pinned, Reading, RedactedReply, SearchRequest, Searching, Sighted, StatReply,
+    TextReply, TextRequest, Tree, TreeRequest, Treeing, glob, list, read_bytes, read_json,
+    read_redacted, read_text, search, stat, tree,
 };
 use crate::hiding::Hiding;
 use crate::meta::Meta;
@@ -143,8 +146,27 @@ impl ScopedFs {
 
     /// Finds names below a directory.
     pub async fn glob(&self, path: &str, request: GlobRequest) -> Result<Found, Failure> {
-        let permit = self.on_directory(Verb::Glob, path, Searching).await?;
-        elsewhere(move || glob(permit, &request)).await
+        let asked_us = self.gate.clock().monotonic_us();
+        let doing = |pinned| Globbing(Sighted::from(pinned));
+        let permit = self.on_directory(Verb::Glob, path, doing).await?;
+        in_turn(move || glob(permit, &request, asked_us)).await
+    }
+
+    /// Finds lines in the files below a directory, or in one file.
+    pub async fn search(&self, path: &str, request: SearchRequest) -> Result<FoundLines, Failure> {
+        let asked_us = self.gate.clock().monotonic_us();
+        let (entry, root) = (&self.declared.entry, &self.declared.root);
+        let query = request.digest();
+        let attempt = self.attempt(Verb::Search, path)?;
+        let attempt = attempt.and(entry, path, Access::List)?;
+        let path = attempt.path();
+        let permit = attempt
+            .enter(|terms| {
+                let at = Sighted::resolve(entry, root, &path, terms)?;
+                Ok(Searching { at, query })
+            })
+            .await?;
+        in_turn(move || search(permit, &request, asked_us)).await
     }
 
     /// Shows a shallow tree.
@@ -255,6 +277,25 @@ impl ScopedFs {
         let root = self.declared.entry.id();
         self.declared.seen.carry(&self.caller, root, from, to);
     }
+}
+
+/// How many walks go on at once. Each has as many workers as there are
+/// processors, and what waits for its turn holds neither a thread nor a handle.
+const AT_ONCE: usize = 4;
+static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// Runs a whole walk, when it is its turn, on a thread that may block.
+async fn in_turn<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    // Nobody closes it; and if somebody did, a walk more is no harm.
+    let turn = TURNS.acquire().await.ok();
+    elsewhere(move || {
+        let done = act();
+        drop(turn);
+        done
+    })
+    .await
 }
 
 /// Runs a whole act on a thread that may block. The permit travels with it: if

@@ -22,7 +22,15 @@ async fn both_eras_list_the_same_tools_with_truthful_annotations() {
     };
     assert_eq!(
         names(&old_tools),
-        ["get_file_tree", "list_files", "read_file", "stat", "glob"]
+        [
+            "get_file_tree",
+            "list_files",
+            "read_file",
+            "stat",
+            "glob",
+            "search_files",
+            "grep"
+        ]
     );
     assert_eq!(names(&old_tools), names(&new_tools));
     for tool in old_tools["result"]["tools"].as_array().unwrap() {
@@ -268,4 +276,62 @@ async fn every_limit_clamps_and_says_so() {
         (&found["clamped"], &found["truncated"]),
         (&json!(true), &json!(true))
     );
+}
+
+#[tokio::test]
+async fn a_search_comes_structured_and_as_text_in_both_dialects() {
+    let world = World::new(Mode::Allow);
+    std::fs::create_dir(world.path(".hidden")).unwrap();
+    std::fs::write(world.path("src/lib.rs"), "// one\n// Two fn\n// three\n").unwrap();
+    std::fs::write(world.path(".hidden/x.rs"), "fn hidden\n").unwrap();
+    let mut client = world.connect().handshake(json!({})).await;
+    let reply = client
+        .call(
+            "search_files",
+            json!({"dirPath": ".", "query": "FN \\w+\\(|two", "filePattern": "*.rs", "maxResults": 500}),
+        )
+        .await;
+    let found = &reply["structuredContent"];
+    assert_eq!(
+        found["matches"],
+        json!([
+            {"path": "src/lib.rs", "lineNumber": 2, "column": 4, "line": "// Two fn"},
+            {"path": "src/main.rs", "lineNumber": 1, "column": 1, "line": "fn main() {}"},
+        ]),
+        "{reply}"
+    );
+    assert_eq!(
+        (&found["complete"], &found["clamped"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(found["totalMatches"], 2);
+    let reply = client
+        .call(
+            "grep",
+            json!({"pattern": "Two", "path": "src/*.rs", "contextLines": 1, "maxCount": 1}),
+        )
+        .await;
+    assert_eq!(
+        reply["content"][0]["text"],
+        "1 match across 1 file\n---\n./src/lib.rs:1- // one\n./src/lib.rs:2:4: // Two fn\n./src/lib.rs:3- // three"
+    );
+    let found = &reply["structuredContent"]["matches"][0];
+    assert_eq!(
+        (&found["before"][0], &found["after"][0]),
+        (&json!("// one"), &json!("// three"))
+    );
+    for (hidden, matches) in [(false, 1), (true, 2)] {
+        let asked = json!({"pattern": "fn [mh]", "includeHidden": hidden});
+        let reply = client.call("grep", asked).await;
+        assert_eq!(
+            reply["structuredContent"]["totalMatches"], matches,
+            "{reply}"
+        );
+    }
+    let reply = client.call("grep", json!({"pattern": "("})).await;
+    assert_eq!(
+        reply["structuredContent"]["errorKind"], "parse_error",
+        "{reply}"
+    );
+    assert_eq!(world.outcomes().len(), 5);
 }

@@ -5,16 +5,17 @@ use portcullis_gate::{Deed, Permit, Settled};
 use portcullis_policy::Containment;
 use portcullis_proto::{Counts, Facts, Failure, Reason, RelPath, Verb};
 
-use super::Key;
 use super::list::{Entry, Want};
-use super::pinned::Pinned;
-use super::walk::{Ended, Go, Walk};
+use super::pinned::Sighted;
+use super::walk::{Dir, Find, Gather, Hidden, Tally, Visit, Walk, Weight};
+use super::{Key, below};
+use crate::dirs::Name;
 
-/// A directory, pinned, about to be walked for names.
+/// A directory, looked at and judged, about to be walked for names.
 #[derive(Debug)]
-pub struct Searching(pub(crate) Pinned);
+pub struct Globbing(pub(crate) Sighted);
 
-impl Deed for Searching {
+impl Deed for Globbing {
     type Key = Key;
 
     fn facts(&self) -> Facts {
@@ -58,86 +59,131 @@ pub struct Found {
 /// The longest pattern.
 const MAX_PATTERN: usize = 1024;
 
-impl GlobRequest {
-    fn matcher(&self) -> Result<Option<GlobMatcher>, Failure> {
-        let Some(pattern) = &self.pattern else {
-            return Ok(None);
+/// Compiles a glob on paths below a directory.
+pub(super) fn compiled(pattern: &str) -> Result<GlobMatcher, Failure> {
+    let bad = |why: &str| {
+        Failure::new(
+            Reason::BadGlob,
+            format!("The pattern is not a glob: {why}."),
+        )
+        .hint("`*` matches inside one name, `**` crosses directories: `**/*.rs`.")
+    };
+    if pattern.len() > MAX_PATTERN {
+        return Err(bad("it is longer than 1,024 bytes"));
+    }
+    if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
+        return Err(bad("it must stay below the directory"));
+    }
+    GlobBuilder::new(pattern.trim_start_matches("./"))
+        .literal_separator(true)
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| bad(&error.kind().to_string()))
+}
+
+/// Finds. `asked_us` is when it was asked for, on the gate's clock: waiting for
+/// a turn is part of the time it may take.
+pub(crate) fn glob(
+    permit: Permit<Globbing>,
+    request: &GlobRequest,
+    asked_us: u64,
+) -> Result<Found, Failure> {
+    permit.spend(Key::turn(), |Globbing(globbing), terms, live| {
+        let matcher = request.pattern.as_deref().map(compiled).transpose()?;
+        let at = globbing.pin(terms)?;
+        let walk = Walk {
+            root: &at.root,
+            policy: at.entry.policy(),
+            terms,
+            live,
+            deadline_us: asked_us.saturating_add(request.patience_us),
+            include_ignored: request.include_ignored,
+            hidden: Hidden::Shown,
         };
-        let bad = |why: &str| {
-            Failure::new(
-                Reason::BadGlob,
-                format!("The pattern is not a glob: {why}."),
-            )
-            .hint("`*` matches inside one name, `**` crosses directories: `**/*.rs`.")
+        let finds = Finds {
+            walk: &walk,
+            want: request.want,
+            matcher,
+            top: at.path.clone(),
+            found: Gather::new(Weight {
+                count: request.max,
+                bytes: usize::MAX,
+            }),
         };
-        if pattern.len() > MAX_PATTERN {
-            return Err(bad("it is longer than 1,024 bytes"));
-        }
-        if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
-            return Err(bad("it must stay below the directory"));
-        }
-        GlobBuilder::new(pattern.trim_start_matches("./"))
-            .literal_separator(true)
-            .build()
-            .map(|glob| Some(glob.compile_matcher()))
-            .map_err(|error| bad(&error.kind().to_string()))
+        let tally = walk.run(at.handle, at.path.clone(), &finds)?;
+        let (mut entries, truncated) = finds.found.finish();
+        entries.truncate(request.max);
+        let mut counts = tally.counts;
+        counts.entries = entries.len() as u64;
+        let found = Found {
+            path: at.path,
+            entries,
+            complete: tally.complete && !truncated,
+            truncated,
+            counts,
+            containment: at.root.containment(),
+        };
+        Ok((found, Settled::counts(counts)))
+    })
+}
+
+/// Finds names in what a walk comes across.
+struct Finds<'a> {
+    walk: &'a Walk<'a>,
+    want: Want,
+    matcher: Option<GlobMatcher>,
+    /// The directory the walk began at.
+    top: RelPath,
+    found: Gather<Entry>,
+}
+
+impl Find for Entry {
+    fn name(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn weight(&self) -> Weight {
+        Weight { count: 1, bytes: 0 }
     }
 }
 
-/// Finds.
-pub(crate) fn glob(permit: Permit<Searching>, request: &GlobRequest) -> Result<Found, Failure> {
-    permit.spend(Key::turn(), |Searching(searching), terms, live| {
-        let matcher = request.matcher()?;
-        let top = searching.path.clone();
-        let mut entries = Vec::new();
-        let mut truncated = false;
-        let mut walk = Walk {
-            root: &searching.root,
-            policy: searching.entry.policy(),
-            terms,
-            live,
-            deadline_us: live.monotonic_us().saturating_add(request.patience_us),
-            include_ignored: request.include_ignored,
-            counts: Counts::default(),
-            seen: 0,
+impl Visit for Finds<'_> {
+    // Matching a name takes less than handing it to somebody else.
+    const PIECE: usize = usize::MAX;
+    type Hand = ();
+
+    fn hand(&self) {}
+
+    fn is_beyond(&self, dir: &RelPath) -> bool {
+        self.found.is_beyond(dir)
+    }
+
+    fn visit(
+        &self,
+        (): &mut (),
+        dir: &Dir,
+        names: Vec<Name>,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        let fits = |path: &RelPath| {
+            let matches = |glob: &GlobMatcher| glob.is_match(below(&self.top, path));
+            self.matcher.as_ref().is_none_or(matches)
         };
-        let ended = walk.run(searching.handle, top.clone(), |name| {
-            let Some(path) = name.path else { return Go::On };
-            let below = below(&top, &path);
-            if request.want.takes(name.entity)
-                && matcher
-                    .as_ref()
-                    .is_none_or(|matcher| matcher.is_match(below))
-            {
-                if entries.len() == request.max {
-                    truncated = true;
-                    return Go::Stop;
-                }
-                entries.push(Entry {
+        let mut found = Vec::new();
+        for name in names {
+            let Some(path) = name.path else { continue };
+            if self.want.takes(name.entity) && fits(&path) {
+                found.push(Entry {
                     name: name.shown,
                     path: Some(path),
                     entity: name.entity,
                     meta: None,
                 });
             }
-            Go::On
-        })?;
-        let mut counts = walk.counts;
-        counts.entries = entries.len() as u64;
-        let found = Found {
-            path: top,
-            entries,
-            complete: ended == Ended::Complete && counts.moved == 0 && !truncated,
-            truncated,
-            counts,
-            containment: searching.root.containment(),
-        };
-        Ok((found, Settled::counts(counts)))
-    })
-}
-
-fn below<'a>(top: &RelPath, path: &'a RelPath) -> &'a str {
-    path.as_str()
-        .strip_prefix(top.as_str())
-        .map_or(path.as_str(), |rest| rest.trim_start_matches('/'))
+        }
+        if !found.is_empty() && self.walk.stands(dir, tally) {
+            self.found.put(&dir.path, found);
+        }
+        Ok(())
+    }
 }

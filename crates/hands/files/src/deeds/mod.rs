@@ -6,6 +6,7 @@ mod glob;
 mod list;
 mod pinned;
 mod read;
+mod search;
 mod stat;
 mod text;
 mod tree;
@@ -23,18 +24,21 @@ use crate::meta::Meta;
 pub use change::Changing;
 pub(crate) use change::change;
 pub(crate) use glob::glob;
-pub use glob::{Found, GlobRequest, Searching};
+pub use glob::{Found, GlobRequest, Globbing};
 pub(crate) use list::list;
 pub use list::{Entry, ListRequest, Listed, Listing, Order, Want};
-pub(crate) use pinned::Pinned;
+pub(crate) use pinned::{Pinned, Sighted};
 pub use read::{ByteWindow, BytesPage, Reading, RedactedReply};
 pub(crate) use read::{read_bytes, read_redacted};
+pub(crate) use search::search;
+pub use search::{Case, FoundIn, FoundLine, FoundLines, SearchRequest, Searching};
 pub(crate) use stat::stat;
 pub use stat::{Looking, StatReply};
 pub use text::{TextFrom, TextReply, TextRequest};
 pub(crate) use text::{read_json, read_text};
 pub(crate) use tree::tree;
 pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
+pub use walk::Hidden;
 
 /// The key to spend a permit on a file; made nowhere but in this crate.
 #[derive(Debug)]
@@ -62,6 +66,13 @@ fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> 
         shrinks: false,
         below: Vec::new(),
     }
+}
+
+/// The path of what a walk found, from the directory it began at.
+fn below<'a>(top: &RelPath, path: &'a RelPath) -> &'a str {
+    path.as_str()
+        .strip_prefix(top.as_str())
+        .map_or(path.as_str(), |rest| rest.trim_start_matches('/'))
 }
 
 /// Whether a bulk deed may show `name`; what it may not is counted, not named.

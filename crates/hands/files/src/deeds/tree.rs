@@ -40,6 +40,20 @@ pub struct TreeRequest {
     pub patience_us: u64,
 }
 
+impl TreeRequest {
+    /// The scan of a whole project that is handed over when a machine connects:
+    /// eight deep, 10,000 entries, the top before the depth.
+    pub fn scan() -> Self {
+        Self {
+            max_depth: 8,
+            max_entries: 10_000,
+            exclude: Vec::new(),
+            include_ignored: false,
+            patience_us: 20_000_000,
+        }
+    }
+}
+
 /// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNode {

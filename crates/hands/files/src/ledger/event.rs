@@ -234,6 +234,9 @@ fn write_counts(json: &mut Json<'_>, event: &Event<'_>) {
         (key!("secret"), counts.secret),
         (key!("ignored"), counts.ignored),
         (key!("moved"), counts.moved),
+        (key!("unread"), counts.unread),
+        (key!("searched"), counts.searched),
+        (key!("binary"), counts.binary),
     ] {
         if count != 0 {
             json.number(key, count);

@@ -63,9 +63,13 @@ impl<'a> Case<'a> {
             Verb::Mkdir => self.finish_directory(place),
             Verb::Chmod => self.finish_mode(place),
             Verb::Write | Verb::Edit | Verb::Append | Verb::Copy => self.finish_write(place),
-            Verb::Read | Verb::ReadRedacted | Verb::Stat | Verb::List | Verb::Tree | Verb::Glob => {
-                Ok(Outcomes::not_done())
-            }
+            Verb::Read
+            | Verb::ReadRedacted
+            | Verb::Stat
+            | Verb::List
+            | Verb::Tree
+            | Verb::Glob
+            | Verb::Search => Ok(Outcomes::not_done()),
         }
     }
 

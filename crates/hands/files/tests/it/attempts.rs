@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use portcullis_files::{
-    ByteWindow, GlobRequest, ListRequest, Order, ScopedFs, TextFrom, TextRequest, TreeRequest, Want,
+    ByteWindow, Case, GlobRequest, Hidden, ListRequest, Order, ScopedFs, SearchRequest, TextFrom,
+    TextRequest, TreeRequest, Want,
 };
 use portcullis_policy::Containment;
 use portcullis_proto::{Failure, Reason};
@@ -19,10 +20,11 @@ pub(crate) enum Reading {
     Stat,
     Glob,
     Tree,
+    Search,
 }
 
 impl Reading {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Bytes,
         Self::Text,
         Self::Json,
@@ -30,6 +32,7 @@ impl Reading {
         Self::Stat,
         Self::Glob,
         Self::Tree,
+        Self::Search,
     ];
     /// Those that hand out what is in a file.
     pub(crate) const OF_FILES: [Self; 3] = [Self::Bytes, Self::Text, Self::Json];
@@ -71,6 +74,25 @@ pub(crate) fn tree_all() -> TreeRequest {
         max_entries: 1_000_000,
         exclude: Vec::new(),
         include_ignored: false,
+        patience_us: 60_000_000,
+    }
+}
+
+pub(crate) fn search_all(query: &str) -> SearchRequest {
+    SearchRequest {
+        query: query.to_owned(),
+        literal: false,
+        case: Case::Sensitive,
+        multiline: false,
+        files: None,
+        before: 0,
+        after: 0,
+        max_matches: 1_000_000,
+        max_per_file: usize::MAX,
+        max_bytes: 100_000_000,
+        max_line_bytes: 100_000,
+        include_ignored: false,
+        hidden: Hidden::Shown,
         patience_us: 60_000_000,
     }
 }
@@ -121,6 +143,11 @@ pub(crate) async fn attempt(fs: &ScopedFs, how: Reading, path: &str) -> Result<G
             .tree(path, tree_all())
             .await
             .map(|tree| got(format!("{:?}", tree.children), tree.containment)),
+        // Whatever line there is.
+        Reading::Search => fs
+            .search(path, search_all("^"))
+            .await
+            .map(|found| got(format!("{:?}", found.files), found.containment)),
     };
     if let Err(failure) = &result {
         fit_to_be_shown(failure);

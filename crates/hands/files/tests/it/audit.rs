@@ -18,6 +18,7 @@ fn verb(how: Reading) -> Verb {
         Reading::Stat => Verb::Stat,
         Reading::Glob => Verb::Glob,
         Reading::Tree => Verb::Tree,
+        Reading::Search => Verb::Search,
     }
 }
 

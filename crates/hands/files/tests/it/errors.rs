@@ -16,7 +16,7 @@ use portcullis_testkit::{Scratch, ScriptedApprover, World, WorldBuilder, agent, 
 
 use crate::attempts::{
     Reading, attempt_soon, block_on, fit_to_be_shown, glob_all, is_alone, list_all, not_tried,
-    text_all, tree_all,
+    search_all, text_all, tree_all,
 };
 
 /// Kinds that no reading can raise. The list may only shrink.
@@ -47,7 +47,6 @@ const NOT_CONSTRUCTED: &[Reason] = &[
     Reason::Busy,
     Reason::Deadline,
     Reason::Overload,
-    Reason::BadArguments,
     Reason::UnknownTool,
 ];
 
@@ -228,7 +227,7 @@ fn by_decision(raised: &mut Raised) {
         Reply::Suspended,
         Reply::Unavailable,
     ] {
-        let person = ScriptedApprover::replying(std::iter::repeat_n(reply, 7));
+        let person = ScriptedApprover::replying(std::iter::repeat_n(reply, Reading::ALL.len()));
         on_good(raised, &asking, &agent().asking(Arc::new(person)));
     }
     for say in [HookSay::Deny("no".into()), HookSay::Broken("it".into())] {
@@ -286,6 +285,12 @@ fn by_the_request(raised: &mut Raised) {
         Reading::Glob,
         &block_on(fs.glob(".", glob)).unwrap_err(),
     );
+    let mut search = search_all("x");
+    search.files = Some("a[".into());
+    for search in [search, search_all("(")] {
+        let failure = block_on(fs.search(".", search)).unwrap_err();
+        note(raised, Reading::Search, &failure);
+    }
     let mut tree = tree_all();
     tree.exclude = vec!["a[".into()];
     note(
@@ -327,7 +332,7 @@ fn in_the_middle(raised: &mut Raised) {
 
 #[test]
 fn every_reason_comes_from_every_verb_that_can_raise_it() {
-    use Reading::{Bytes, Glob, Json, List, Stat, Text, Tree};
+    use Reading::{Bytes, Glob, Json, List, Search, Stat, Text, Tree};
     let mut raised = Raised::new();
     by_what_is_there(&mut raised);
     by_permission(&mut raised);
@@ -339,7 +344,7 @@ fn every_reason_comes_from_every_verb_that_can_raise_it() {
     let every = Reading::ALL.to_vec();
     let of_files = vec![Bytes, Text, Json];
     let of_directories = vec![List, Glob, Tree];
-    let not_stat = vec![Bytes, Text, Json, List, Glob, Tree];
+    let not_stat = vec![Bytes, Text, Json, List, Glob, Tree, Search];
     let want: BTreeMap<Reason, Vec<Reading>> = BTreeMap::from([
         (Reason::Escape, every.clone()),
         (Reason::MountBoundary, every.clone()),
@@ -360,8 +365,8 @@ fn every_reason_comes_from_every_verb_that_can_raise_it() {
         (Reason::ApprovalTimeout, every.clone()),
         (Reason::ApprovalUnavailable, every.clone()),
         (Reason::ApprovalPending, every.clone()),
-        (Reason::Hardlink, vec![Bytes, Text, Json, Stat]),
-        (Reason::SpecialFile, of_files.clone()),
+        (Reason::Hardlink, vec![Bytes, Text, Json, Stat, Search]),
+        (Reason::SpecialFile, vec![Bytes, Text, Json, Search]),
         (Reason::NotOwned, not_stat.clone()),
         (Reason::InsecurePermissions, not_stat),
         (Reason::Os, every.clone()),
@@ -371,7 +376,8 @@ fn every_reason_comes_from_every_verb_that_can_raise_it() {
         (Reason::Bug, vec![Glob]),
         (Reason::BadName, Reading::ALL.to_vec()),
         (Reason::BadCursor, vec![Text, List]),
-        (Reason::BadGlob, vec![Glob, Tree]),
+        (Reason::BadArguments, vec![Search]),
+        (Reason::BadGlob, vec![Glob, Tree, Search]),
         (Reason::BadJson, vec![Json]),
         (Reason::BadEncoding, vec![Text]),
         (Reason::IsDirectory, of_files),

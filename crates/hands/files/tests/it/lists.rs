@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use portcullis_files::{Entry, ListRequest, Order, TreeNode, Want};
+use portcullis_files::{Entry, ListRequest, Order, TreeNode, TreeRequest, Want};
 use portcullis_gate::CancelFlag;
 use portcullis_proto::{Entity, Failure, Reason};
 use portcullis_testkit::{FakeClock, Scratch, World, agent, is_superuser};
@@ -516,4 +516,42 @@ fn entries_say_what_they_are() {
     );
     // A fake clock stands still, and so no walk is ever late by it.
     let _: &FakeClock = &world.clock;
+}
+
+/// Checks every node against its place: children under their own parent,
+/// directories first, each group by name; returns how many there are.
+fn well_ordered(above: &str, nodes: &[TreeNode], depth: usize) -> usize {
+    assert!(depth <= 8 || nodes.is_empty(), "{above} is too deep");
+    let key = |node: &TreeNode| (node.entity != Entity::Directory, node.name.clone());
+    assert!(nodes.is_sorted_by_key(key), "in {above}");
+    let below = nodes.iter().map(|node| {
+        let path = format!("{above}{}", node.name);
+        assert_eq!(node.path.as_ref().unwrap().as_str(), path);
+        1 + well_ordered(&format!("{path}/"), &node.children, depth + 1)
+    });
+    below.sum()
+}
+
+#[test]
+fn a_scan_of_a_project_covers_the_top_before_the_depth() {
+    let scratch = Scratch::in_memory("z.txt = x\n .git/config = x\n src/node_modules/p/i.js = x");
+    scratch.file(&format!("{}/f", ["deep"; 12].join("/")), "x");
+    for n in 0..9_600 {
+        scratch.file(&format!("m{:02}/sub/f{n}", n % 40), "");
+    }
+    for n in 0..1_000 {
+        scratch.file(&format!("a/b/c/d/e/f{n}"), "");
+    }
+    let world = World::workspace().over(scratch);
+    let tree = block_on(world.fs().tree(".", TreeRequest::scan())).unwrap();
+    assert_eq!(well_ordered("", &tree.children, 1), 10_000);
+    assert!(!tree.complete);
+    assert_eq!(tree.counts.ignored, 2);
+    // All of the top, though one branch alone would fill the scan.
+    let top: Vec<&str> = tree
+        .children
+        .iter()
+        .map(|node| node.name.as_str())
+        .collect();
+    assert_eq!((top.len(), top[0], top[44 - 1]), (44, "a", "z.txt"));
 }

@@ -19,5 +19,7 @@ mod links;
 mod lists;
 mod matrix;
 mod places;
+mod search;
+mod search_hard;
 mod secrets;
 mod windows;

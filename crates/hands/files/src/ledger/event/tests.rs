@@ -205,6 +205,9 @@ fn whatever_an_event_holds_its_line_is_short_and_valid() {
             secret: u64::MAX,
             ignored: u64::MAX,
             moved: u64::MAX,
+            unread: u64::MAX,
+            searched: u64::MAX,
+            binary: u64::MAX,
         });
         event.duration_us = u64::MAX;
         let line = written(&event);

@@ -1,0 +1,278 @@
+//! Searching the files of a walk, each through the handle it was judged by.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use grep_regex::RegexMatcher;
+use grep_searcher::Searcher;
+use portcullis_proto::{Entity, Failure, Reason, RelPath};
+use rustix::fs::{OFlags, fstat};
+use rustix::io::{pread, retry_on_intr};
+
+use super::lines::{Taken, Taker};
+use super::query::FileFilter;
+use super::{FoundIn, SearchRequest};
+use crate::deeds::below;
+use crate::deeds::walk::{Dir, Find, Gather, Tally, Visit, Walk, Weight};
+use crate::dirs::Name;
+use crate::errno::failure;
+use crate::meta::Meta;
+use crate::sys;
+
+/// A file up to here is read in one go, and searched where it lies.
+const SMALL: usize = 64 * 1024;
+
+/// Searches what a walk comes across.
+pub(super) struct Searches<'a> {
+    pub(super) walk: &'a Walk<'a>,
+    pub(super) request: &'a SearchRequest,
+    pub(super) matcher: RegexMatcher,
+    pub(super) filter: Option<FileFilter>,
+    /// The directory the search began at.
+    pub(super) top: RelPath,
+    pub(super) found: Gather<FoundIn>,
+}
+
+/// What one worker searches with.
+pub(super) struct Hand {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    buffer: Vec<u8>,
+}
+
+/// How the search of one file ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// With the file.
+    Whole,
+    /// Before its end: something in it cannot be read.
+    Unread,
+    /// Before its end: time is up.
+    Late,
+}
+
+impl Find for FoundIn {
+    fn name(&self) -> &[u8] {
+        self.path.name().unwrap_or_default().as_bytes()
+    }
+
+    fn weight(&self) -> Weight {
+        Weight {
+            count: self.matches,
+            bytes: self.lines.iter().map(|line| line.text.len()).sum(),
+        }
+    }
+}
+
+impl Visit for Searches<'_> {
+    // Few enough that the others get a share of a wide directory.
+    const PIECE: usize = 64;
+    type Hand = Hand;
+
+    fn hand(&self) -> Hand {
+        Hand {
+            matcher: self.matcher.clone(),
+            searcher: self.request.searcher(),
+            buffer: vec![0; SMALL],
+        }
+    }
+
+    fn is_beyond(&self, dir: &RelPath) -> bool {
+        self.found.is_beyond(dir)
+    }
+
+    fn visit(
+        &self,
+        hand: &mut Hand,
+        dir: &Dir,
+        names: Vec<Name>,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        for name in names {
+            if name.entity != Entity::File {
+                continue;
+            }
+            let Some(path) = &name.path else {
+                // No path can ask for it, so no reply can name it.
+                tally.counts.unread += 1;
+                continue;
+            };
+            let wanted = |filter: &FileFilter| filter.takes(below(&self.top, path), path);
+            if !self.filter.as_ref().is_none_or(wanted) {
+                continue;
+            }
+            if self.walk.is_late()? {
+                tally.complete = false;
+                break;
+            }
+            match self.open(dir, &name.shown, path) {
+                Ok((handle, meta)) => {
+                    let lines = self.look(hand, &handle, &meta, path, tally)?;
+                    found.extend(lines.filter(|_| self.stands(path, &meta, tally)));
+                }
+                Err(failure) => self.pass_over(&failure, tally)?,
+            }
+        }
+        self.found.put(&dir.path, found);
+        Ok(())
+    }
+}
+
+impl Searches<'_> {
+    /// Opens a file by its name in its directory, and looks whether a read of
+    /// its own would be let through.
+    fn open(&self, dir: &Dir, name: &str, path: &RelPath) -> Result<(OwnedFd, Meta), Failure> {
+        let walk = self.walk;
+        let handle = walk
+            .root
+            .open_child(dir.handle.as_fd(), &dir.path, name, OFlags::RDONLY)?;
+        let meta = Meta::of_stat(&fstat(&handle).map_err(failure)?);
+        meta.admit_file(walk.policy, || sys::is_named(handle.as_fd(), path))?;
+        Ok((handle, meta))
+    }
+
+    /// Whether the file that was read is the one in the root: asked of the file
+    /// and not of its directory, which may have been away while it was read, and
+    /// back by now without what stood in it there.
+    fn stands(&self, path: &RelPath, meta: &Meta, tally: &mut Tally) -> bool {
+        let stands = self.walk.root.is_still_file(path, meta);
+        tally.counts.moved += u64::from(!stands);
+        stands
+    }
+
+    /// What could not be opened: gone since, refused as a read of it would be,
+    /// or not to be read by us.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "of all reasons, few are other than that it cannot be read"
+    )]
+    fn pass_over(&self, failure: &Failure, tally: &mut Tally) -> Result<(), Failure> {
+        self.walk.live.still()?;
+        match failure.reason() {
+            Reason::NotFound => {}
+            Reason::Hardlink | Reason::NotOwned | Reason::InsecurePermissions => {
+                tally.counts.denied += 1;
+            }
+            _ => {
+                tally.counts.unread += 1;
+                tally.complete = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches one open file.
+    pub(super) fn look(
+        &self,
+        hand: &mut Hand,
+        handle: &OwnedFd,
+        meta: &Meta,
+        path: &RelPath,
+        tally: &mut Tally,
+    ) -> Result<Option<FoundIn>, Failure> {
+        tally.counts.searched += 1;
+        let request = self.request;
+        let mut taker = Taker {
+            matcher: &self.matcher,
+            max_matches: request
+                .max_per_file
+                .min(request.max_matches.saturating_add(1)),
+            max_bytes: request.max_bytes,
+            max_line: request.max_line_bytes,
+            taken: Taken::default(),
+        };
+        let ended = hand.search(self.walk, handle, meta, &mut taker)?;
+        let taken = taker.taken;
+        tally.counts.binary += u64::from(taken.binary);
+        match ended {
+            Ended::Whole => {}
+            Ended::Unread => {
+                tally.counts.unread += 1;
+                tally.complete = false;
+            }
+            Ended::Late => tally.complete = false,
+        }
+        Ok((taken.matches > 0).then(|| FoundIn {
+            path: path.clone(),
+            lines: taken.lines,
+            matches: taken.matches,
+            more: taken.more,
+        }))
+    }
+}
+
+impl Hand {
+    fn search(
+        &mut self,
+        walk: &Walk<'_>,
+        handle: &OwnedFd,
+        meta: &Meta,
+        taker: &mut Taker<'_>,
+    ) -> Result<Ended, Failure> {
+        let mut reader = Watched {
+            walk,
+            handle,
+            offset: 0,
+            stopped: None,
+        };
+        let small = usize::try_from(meta.size).is_ok_and(|size| size < SMALL);
+        let searched = match small.then(|| fill(handle, meta, &mut self.buffer)) {
+            Some(Ok(Some(length))) => {
+                let content = self.buffer.get(..length).unwrap_or_default();
+                self.searcher.search_slice(&self.matcher, content, taker)
+            }
+            // Large, or grown since it was looked at.
+            None | Some(Ok(None)) => self
+                .searcher
+                .search_reader(&self.matcher, &mut reader, taker),
+            Some(Err(error)) => Err(error),
+        };
+        match (reader.stopped, searched) {
+            (Some(Err(failure)), _) => Err(failure),
+            (Some(Ok(())), _) => Ok(Ended::Late),
+            (None, Ok(())) => Ok(Ended::Whole),
+            (None, Err(_)) => Ok(Ended::Unread),
+        }
+    }
+}
+
+/// Reads all of a small file into `buffer`; `None` where it is not small.
+fn fill(handle: &OwnedFd, meta: &Meta, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let mut filled = 0;
+    loop {
+        let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) else {
+            return Ok(None);
+        };
+        let count = retry_on_intr(|| pread(handle, &mut *room, filled as u64))?;
+        filled += count;
+        // All that was there when we looked: one more read would only say so.
+        if count == 0 || filled as u64 == meta.size {
+            return Ok(Some(filled));
+        }
+    }
+}
+
+/// Reads a file from its beginning, and looks at the clock before every part.
+struct Watched<'a> {
+    walk: &'a Walk<'a>,
+    handle: &'a OwnedFd,
+    offset: u64,
+    /// Set when it stopped before the end: time was up, or it may not go on.
+    stopped: Option<Result<(), Failure>>,
+}
+
+impl io::Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stopped = match self.walk.is_late() {
+            Ok(false) => {
+                let count = retry_on_intr(|| pread(self.handle, &mut *buffer, self.offset))?;
+                self.offset += count as u64;
+                return Ok(count);
+            }
+            Ok(true) => Some(Ok(())),
+            Err(failure) => Some(Err(failure)),
+        };
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
