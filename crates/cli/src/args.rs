@@ -278,6 +278,7 @@ pub(crate) enum VerbFlag {
     List,
     Tree,
     Glob,
+    Inspect,
     Write,
     Edit,
     Append,
@@ -286,6 +287,8 @@ pub(crate) enum VerbFlag {
     Copy,
     Remove,
     Chmod,
+    Extract,
+    Archive,
     Undo,
 }
 

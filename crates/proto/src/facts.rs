@@ -23,6 +23,8 @@ pub enum Verb {
     Tree,
     /// Find names below a directory.
     Glob,
+    /// Look into an archive.
+    Inspect,
     /// Create a file, or replace its content.
     Write,
     /// Change parts of a file.
@@ -39,19 +41,24 @@ pub enum Verb {
     Remove,
     /// Change who may do what with a file or directory.
     Chmod,
+    /// Unpack an archive.
+    Extract,
+    /// Pack a directory into an archive.
+    Archive,
     /// Put back what an earlier deed changed.
     Undo,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Read,
         Self::ReadRedacted,
         Self::Stat,
         Self::List,
         Self::Tree,
         Self::Glob,
+        Self::Inspect,
         Self::Write,
         Self::Edit,
         Self::Append,
@@ -60,6 +67,8 @@ impl Verb {
         Self::Copy,
         Self::Remove,
         Self::Chmod,
+        Self::Extract,
+        Self::Archive,
         Self::Undo,
     ];
 
@@ -72,6 +81,7 @@ impl Verb {
             Self::List => "list",
             Self::Tree => "tree",
             Self::Glob => "glob",
+            Self::Inspect => "inspect",
             Self::Write => "write",
             Self::Edit => "edit",
             Self::Append => "append",
@@ -80,6 +90,8 @@ impl Verb {
             Self::Copy => "copy",
             Self::Remove => "remove",
             Self::Chmod => "chmod",
+            Self::Extract => "extract",
+            Self::Archive => "archive",
             Self::Undo => "undo",
         }
     }
@@ -87,9 +99,13 @@ impl Verb {
     /// The group a person switches it with.
     pub const fn group(self) -> Group {
         match self {
-            Self::Read | Self::ReadRedacted | Self::Stat | Self::List | Self::Tree | Self::Glob => {
-                Group::FilesystemRead
-            }
+            Self::Read
+            | Self::ReadRedacted
+            | Self::Stat
+            | Self::List
+            | Self::Tree
+            | Self::Glob
+            | Self::Inspect => Group::FilesystemRead,
             Self::Write
             | Self::Edit
             | Self::Append
@@ -98,6 +114,8 @@ impl Verb {
             | Self::Copy
             | Self::Remove
             | Self::Chmod
+            | Self::Extract
+            | Self::Archive
             | Self::Undo => Group::FilesystemWrite,
         }
     }
@@ -105,12 +123,17 @@ impl Verb {
     /// The access it needs on what it names first.
     pub const fn access(self) -> Access {
         match self {
-            Self::Read | Self::ReadRedacted | Self::Copy => Access::Read,
+            Self::Read | Self::ReadRedacted | Self::Inspect | Self::Copy => Access::Read,
             Self::Stat => Access::Metadata,
             Self::List | Self::Tree | Self::Glob => Access::List,
-            Self::Write | Self::Edit | Self::Append | Self::Mkdir | Self::Chmod | Self::Undo => {
-                Access::Write
-            }
+            Self::Write
+            | Self::Edit
+            | Self::Append
+            | Self::Mkdir
+            | Self::Chmod
+            | Self::Extract
+            | Self::Undo => Access::Write,
+            Self::Archive => Access::Archive,
             Self::Remove => Access::Delete,
             Self::Move => Access::Move,
         }
@@ -119,10 +142,11 @@ impl Verb {
     /// Whether one deed covers many files, by terms instead of one by one.
     pub const fn is_bulk(self) -> bool {
         match self {
-            Self::List | Self::Tree | Self::Glob => true,
+            Self::List | Self::Tree | Self::Glob | Self::Archive => true,
             Self::Read
             | Self::ReadRedacted
             | Self::Stat
+            | Self::Inspect
             | Self::Write
             | Self::Edit
             | Self::Append
@@ -131,6 +155,7 @@ impl Verb {
             | Self::Copy
             | Self::Remove
             | Self::Chmod
+            | Self::Extract
             | Self::Undo => false,
         }
     }

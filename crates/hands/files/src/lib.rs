@@ -11,6 +11,7 @@
     reason = "this crate is the file-system backend the bans point to"
 )]
 
+pub mod archive;
 mod authority;
 mod changes;
 mod deeds;
@@ -48,7 +49,7 @@ pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Changing, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing,
     Looking, Order, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply, TextRequest,
-    Tree, TreeNode, TreeRequest, Treeing, Want,
+    Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,

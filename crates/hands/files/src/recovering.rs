@@ -149,6 +149,11 @@ fn put_right(
         || (operation.verb == Verb::Undo && operation.made.is_none())
     {
         case.put_back(&name, &request, &mut interrupted.kept_as)?
+    } else if operation.verb == Verb::Extract
+        && left.entity == Entity::Directory
+        && (is(operation.made) || operation.made.is_none())
+    {
+        case.withdraw(&name)?
     } else if is(operation.made) || (operation.made.is_none() && is_empty_file(&left)) {
         if !dry_run {
             unlinkat(&case.dir, &name, AtFlags::empty()).map_err(failure)?;
@@ -177,6 +182,20 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// An archive was being unpacked there. Without its identity on record it
+    /// had only been made: then it goes if it is empty.
+    fn withdraw(&self, name: &str) -> Result<Leftover, Failure> {
+        if self.dry_run {
+            return Ok(Leftover::Unpublished);
+        }
+        if self.operation.made.is_some() {
+            crate::undo::remove_tree(self.dir.as_fd(), name)?;
+        } else {
+            unlinkat(&self.dir, name, AtFlags::REMOVEDIR).map_err(failure)?;
+        }
+        Ok(Leftover::Unpublished)
+    }
+
     /// Something was renamed away to be removed: nobody was told that it was.
     fn put_back(
         &self,

@@ -9,6 +9,7 @@ mod read;
 mod stat;
 mod text;
 mod tree;
+mod unpack;
 mod walk;
 
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub use text::{TextFrom, TextReply, TextRequest};
 pub(crate) use text::{read_json, read_text};
 pub(crate) use tree::tree;
 pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
+pub use unpack::Unpacking;
+pub(crate) use unpack::{inspect, unpack};
 
 /// The key to spend a permit on a file; made nowhere but in this crate.
 #[derive(Debug)]
