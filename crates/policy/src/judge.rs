@@ -140,8 +140,8 @@ pub(crate) fn rule_on(
     trace: &mut impl Trace,
 ) -> Ruling {
     let entity = resource.identity.map(|identity| identity.entity);
-    // What a copy reads is judged as any read of it.
-    let is_read = resource.access == Access::Read && verb.mutates();
+    // What a copy reads, or an archive is made of, is judged as any read of it.
+    let is_read = matches!(resource.access, Access::Read | Access::List) && verb.mutates();
     let verb = if is_read { Verb::Read } else { verb };
     rule_on_path(
         verb,
@@ -258,8 +258,10 @@ fn admitted_by_globs(
     if policy.allowed.is_empty() || policy.allowed.covers(path) {
         return true;
     }
-    let looks_at_directory = matches!(access, Access::List | Access::Metadata | Access::Watch)
-        && matches!(entity, None | Some(Entity::Directory));
+    let looks_at_directory = matches!(
+        access,
+        Access::List | Access::Metadata | Access::Watch | Access::Archive
+    ) && matches!(entity, None | Some(Entity::Directory));
     looks_at_directory && policy.allowed.may_lead_to(path)
 }
 

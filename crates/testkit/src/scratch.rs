@@ -175,6 +175,17 @@ impl Scratch {
         })
     }
 
+    /// Mounts an empty file system of `megabytes` in memory at `to`; says whether
+    /// it could.
+    pub fn small_tmpfs(&self, to: &str, megabytes: u32) -> bool {
+        self.mount_at(to, |target| {
+            let size = std::ffi::CString::new(format!("size={megabytes}m"))
+                .map_err(|_| rustix::io::Errno::INVAL)?;
+            let flags = MountFlags::empty();
+            rustix::mount::mount("tmpfs", target, "tmpfs", flags, Some(size.as_c_str()))
+        })
+    }
+
     /// Mounts a writable layer over the directory `lower` at `to`, as
     /// containers do; says whether it could.
     pub fn overlay(&self, lower: &str, to: &str) -> bool {

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::machine::{Machine, ResourcePage, ResourceText, Task};
 use crate::shown::{Text, written, written_text};
 use crate::{
-    append_file, catalogue, copy_file, create_directory, delete, edit_file, get_file_tree, glob,
-    list_files, move_path, read_file, resource, stat, write_file,
+    append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
+    extract_archive, get_file_tree, glob, inspect_archive, list_files, move_path, read_file, resource, stat, write_file,
 };
 
 /// This machine.
@@ -75,6 +75,7 @@ impl Here {
             "read_file" => reply(read_file::call(authority, caller, arguments).await?),
             "stat" => reply(stat::call(authority, caller, arguments).await?),
             "glob" => reply(glob::call(authority, caller, arguments).await?),
+            "inspect_archive" => reply(inspect_archive::call(authority, caller, arguments).await?),
             name if self.offers_changes() => self.change(caller, name, arguments).await,
             name => Err(self.unknown(caller, name)),
         }
@@ -97,6 +98,8 @@ impl Here {
             "delete" => reply(delete::call(authority, caller, arguments).await?),
             "move" => reply(move_path::call(authority, caller, arguments).await?),
             "copy_file" => reply(copy_file::call(authority, caller, arguments).await?),
+            "extract_archive" => reply(extract_archive::call(authority, caller, arguments).await?),
+            "create_archive" => reply(create_archive::call(authority, caller, arguments).await?),
             name => Err(self.unknown(caller, name)),
         }
     }

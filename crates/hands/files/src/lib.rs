@@ -48,7 +48,7 @@ mod writing;
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Changing, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing,
-    Looking, Order, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply, TextRequest,
+    Looking, Order, Packing, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply, TextRequest,
     Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want,
 };
 pub use ledger::{

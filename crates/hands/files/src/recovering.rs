@@ -114,7 +114,7 @@ fn put_right(
     let copied_to = operation
         .to
         .as_ref()
-        .filter(|_| operation.verb == Verb::Copy);
+        .filter(|_| matches!(operation.verb, Verb::Copy | Verb::Archive));
     let place = copied_to.unwrap_or(&operation.path);
     let mut interrupted = Interrupted {
         request: operation.request.clone(),

@@ -216,11 +216,14 @@ pub(super) fn check_local(
     let size = wide.take(head.u32(22)?)?;
     let packed = wide.take(head.u32(18)?)?;
     let crc = head.u32(14)?;
-    let told = (crc, packed, size);
-    let right = (entry.crc, entry.packed, entry.size);
     let later = entry.flags & LATER != 0;
     let is_wide = extra.wide.is_some();
-    if told != right && !(later && told == (0, 0, 0)) {
+    // What follows later is zero here, or known already and right.
+    let agrees = |told: u64, right: u64| told == right || (later && told == 0);
+    if !agrees(u64::from(crc), u64::from(entry.crc))
+        || !agrees(packed, entry.packed)
+        || !agrees(size, entry.size)
+    {
         return Err(wrong(Why::Disagrees));
     }
     if !later {

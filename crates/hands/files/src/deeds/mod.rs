@@ -4,6 +4,7 @@
 mod change;
 mod glob;
 mod list;
+mod pack;
 mod pinned;
 mod read;
 mod stat;
@@ -27,6 +28,8 @@ pub(crate) use glob::glob;
 pub use glob::{Found, GlobRequest, Searching};
 pub(crate) use list::list;
 pub use list::{Entry, ListRequest, Listed, Listing, Order, Want};
+pub use pack::Packing;
+pub(crate) use pack::{Gathered, gather, pack};
 pub(crate) use pinned::Pinned;
 pub use read::{ByteWindow, BytesPage, Reading, RedactedReply};
 pub(crate) use read::{read_bytes, read_redacted};

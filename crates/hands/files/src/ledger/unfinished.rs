@@ -29,7 +29,7 @@ pub(crate) struct Unfinished {
     pub(crate) to: Option<RelPath>,
     pub(crate) subject: String,
     pub(crate) run: Option<String>,
-    /// What stood at the target (at the destination, for a copy).
+    /// What stood at the target (at the destination, for a copy or an archive).
     pub(crate) base: Option<(u64, u64)>,
     /// What stood at the destination of a move.
     pub(crate) over: Option<(u64, u64)>,
@@ -154,7 +154,7 @@ fn begun(request: String, record: Record, began: u64) -> Option<Unfinished> {
             .map(|subject| format!("{}:{}", subject.kind, subject.id))
             .unwrap_or_default(),
         run: record.subject.and_then(|subject| subject.run_id),
-        base: if verb == Verb::Copy { over } else { base },
+        base: if matches!(verb, Verb::Copy | Verb::Archive) { over } else { base },
         over,
         root: None,
         made: None,

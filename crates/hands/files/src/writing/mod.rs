@@ -25,6 +25,7 @@ mod small;
 
 pub(crate) use base::{digest, digest_file, read_all};
 pub(crate) use carry::carry_over;
+pub(crate) use draft::Draft;
 pub(crate) use lock::{PathLock, Tickets};
 pub(crate) use names::{admit_new_name, conflict_name, staged_name};
 pub(crate) use parents::Parents;

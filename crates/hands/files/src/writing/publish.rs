@@ -28,12 +28,13 @@ use crate::undo::{Entry, Kept, State, UndoStore};
 const COMPARED: u64 = 16 * 1024 * 1024;
 
 /// What goes into the file.
-#[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// These bytes.
     Bytes(Arc<Vec<u8>>),
     /// All of another file; and, for undo, its mode and owner too.
     Copy(BorrowedFd<'a>, Option<&'a Meta>),
+    /// What this writes; it says how much, and what that hashes to.
+    Made(Box<dyn FnOnce(&Draft) -> Result<(u64, Digest), Failure> + 'a>),
 }
 
 /// How a file is put in place.
@@ -177,6 +178,10 @@ impl Swap<'_> {
             }
             Content::Copy(from, _) => {
                 let (bytes, hash) = draft.copy_from(from, self.live)?;
+                (bytes, hash, None)
+            }
+            Content::Made(write) => {
+                let (bytes, hash) = write(&draft)?;
                 (bytes, hash, None)
             }
         };

@@ -25,8 +25,8 @@ const TREE: &str = "PORTCULLIS_TEST_CRASH";
 const VERB: &str = "PORTCULLIS_TEST_VERB";
 
 /// What the child does, and what the tree holds before and after.
-const VERBS: [&str; 8] = [
-    "write", "create", "edit", "append", "move", "copy", "remove", "undo",
+const VERBS: [&str; 9] = [
+    "write", "create", "edit", "append", "move", "copy", "remove", "undo", "extract",
 ];
 const TREE_BEFORE: &str = "f = one\n g = two\n d/x = deep\n d/y/z = deeper";
 
@@ -101,6 +101,10 @@ fn act(calls: &Calls, verb: &str) -> Result<(), portcullis_proto::Failure> {
         )
         .map(drop),
         "remove" => calls.remove("d").map(drop),
+        "extract" => {
+            let fs = &calls.0;
+            block_on(fs.extract_archive("packed", fs, "n/e/w")).map(drop)
+        }
         "undo" => {
             let entries = calls.0.undo_entries()?;
             let last = entries.last().ok_or(portcullis_proto::Reason::NotFound)?;
@@ -108,6 +112,27 @@ fn act(calls: &Calls, verb: &str) -> Result<(), portcullis_proto::Failure> {
         }
         _ => panic!("{verb}"),
     }
+}
+
+/// A tar with a directory and two files, one of several blocks.
+fn packed() -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, content) in [("d/a", "deep"), ("b", &*"b".repeat(1_500))] {
+        let mut header = [0u8; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..108].copy_from_slice(b"0000644\0");
+        header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+        header[156] = b'0';
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        header[148..156].copy_from_slice(b"        ");
+        let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(content.as_bytes());
+        out.resize(out.len().next_multiple_of(512), 0);
+    }
+    out.resize(out.len() + 1024, 0);
+    out
 }
 
 struct Trial {
@@ -120,6 +145,9 @@ impl Trial {
     fn new(verb: &str) -> Self {
         let scratch = Scratch::of(TREE_BEFORE);
         let trial = Self { scratch };
+        if verb == "extract" {
+            trial.scratch.file("packed", packed());
+        }
         if verb == "undo" {
             let (authority, _) = authority(trial.scratch.base(), "earlier");
             let calls = Calls(authority.scope(&in_session("s"), None).unwrap());
