@@ -238,7 +238,12 @@ mod tests {
         check("delete", &["path"], true, true);
         check("move", &["sourcePath", "destinationPath"], true, false);
         check("copy_file", &["sourcePath", "destinationPath"], true, true);
-        check("extract_archive", &["archivePath", "destinationPath"], false, false);
+        check(
+            "extract_archive",
+            &["archivePath", "destinationPath"],
+            false,
+            false,
+        );
         check("create_archive", &["dirPath", "archivePath"], true, true);
         let edit = changing().iter().find(|spec| spec.name == "edit_file");
         let known = &edit.unwrap().input_schema["properties"];

@@ -12,7 +12,8 @@ use crate::machine::{Machine, ResourcePage, ResourceText, Task};
 use crate::shown::{Text, written, written_text};
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
-    extract_archive, get_file_tree, glob, inspect_archive, list_files, move_path, read_file, resource, stat, write_file,
+    extract_archive, get_file_tree, glob, inspect_archive, list_files, move_path, read_file,
+    resource, stat, write_file,
 };
 
 /// This machine.

@@ -48,8 +48,8 @@ mod writing;
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Changing, Entry, Found, GlobRequest, Key, ListRequest, Listed, Listing,
-    Looking, Order, Packing, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply, TextRequest,
-    Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want,
+    Looking, Order, Packing, Reading, RedactedReply, Searching, StatReply, TextFrom, TextReply,
+    TextRequest, Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,

@@ -1,8 +1,8 @@
 //! Packing a directory: attempt, enter, act. The archive is written beside its
 //! place, and put there as any file is.
 
-use std::os::fd::OwnedFd;
 use std::os::fd::AsFd as _;
+use std::os::fd::OwnedFd;
 
 use portcullis_gate::{Live, Settled};
 use portcullis_policy::{Symlinks, Terms};
@@ -88,7 +88,9 @@ impl ScopedFs {
                     gather(&top, terms, live, include_ignored, MAX_ENTRIES, PATIENCE_US)?;
                 // An archive does not hold the one it replaces.
                 let own = place.path.clone();
-                gathered.entries.retain(|(path, _)| !same_root || *path != own);
+                gathered
+                    .entries
+                    .retain(|(path, _)| !same_root || *path != own);
                 let mut work = Work {
                     top: &top,
                     terms,
@@ -174,7 +176,9 @@ impl Work<'_> {
             if meta.size > self.terms.max_file_bytes() || self.bytes > MAX_TOTAL {
                 return Err(Failure::new(
                     Reason::TooLarge,
-                    format!("With `{path}` it is more than is packed at once, so nothing was packed."),
+                    format!(
+                        "With `{path}` it is more than is packed at once, so nothing was packed."
+                    ),
                 )
                 .hint("Pack the directories below it one by one."));
             }

@@ -93,7 +93,12 @@ fn block(name: &str, kind: u8, size: u64, mode: u32) -> [u8; BLOCK] {
             field.copy_from_slice(bytes);
         }
     };
-    put(0, name.as_bytes().get(..name.len().min(100)).unwrap_or_default());
+    put(
+        0,
+        name.as_bytes()
+            .get(..name.len().min(100))
+            .unwrap_or_default(),
+    );
     put(100, format!("{mode:07o}\0").as_bytes());
     put(108, b"0000000\0");
     put(116, b"0000000\0");

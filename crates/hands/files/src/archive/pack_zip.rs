@@ -122,7 +122,11 @@ impl<'a> ZipWriter<'a> {
     }
 
     fn at(&self) -> Result<u32, Failure> {
-        let bytes = self.sink.as_ref().map(|sink| sink.bytes).ok_or(Reason::Bug)?;
+        let bytes = self
+            .sink
+            .as_ref()
+            .map(|sink| sink.bytes)
+            .ok_or(Reason::Bug)?;
         u32::try_from(bytes).map_err(|_| Reason::TooLarge.into())
     }
 

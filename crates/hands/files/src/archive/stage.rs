@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use portcullis_gate::Live;
 use portcullis_proto::{Failure, Reason, RelPath, Staged};
-use rustix::fs::{
-    Mode, OFlags, RenameFlags, fchmod, mkdirat, openat, renameat, renameat_with,
-};
+use rustix::fs::{Mode, OFlags, RenameFlags, fchmod, mkdirat, openat, renameat, renameat_with};
 use rustix::io::{Errno, retry_on_intr, write};
 
 use super::left::Left;
@@ -79,7 +77,10 @@ impl Staging {
             .count();
         self.open.truncate(shared);
         for name in path.components().skip(shared) {
-            let parent = self.open.last().map_or(self.top.as_fd(), |(_, dir)| dir.as_fd());
+            let parent = self
+                .open
+                .last()
+                .map_or(self.top.as_fd(), |(_, dir)| dir.as_fd());
             let made = match mkdirat(parent, name, Mode::RWXU) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
@@ -96,7 +97,10 @@ impl Staging {
             let names: Vec<&str> = self.open.iter().map(|(name, _)| name.as_str()).collect();
             self.left.add(names.join("/").as_bytes(), &meta);
         }
-        Ok(self.open.last().map_or(self.top.as_fd(), |(_, dir)| dir.as_fd()))
+        Ok(self
+            .open
+            .last()
+            .map_or(self.top.as_fd(), |(_, dir)| dir.as_fd()))
     }
 
     /// Makes the file `path` in it, with what `fill` writes.
@@ -112,8 +116,8 @@ impl Staging {
         let dir = self.directory(&above)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = retry_on_intr(|| openat(dir, name, flags, Mode::RUSR | Mode::WUSR))
-            .map_err(failure)?;
+        let file =
+            retry_on_intr(|| openat(dir, name, flags, Mode::RUSR | Mode::WUSR)).map_err(failure)?;
         let mut put = |mut bytes: &[u8]| {
             while !bytes.is_empty() {
                 let done = retry_on_intr(|| write(&file, bytes)).map_err(failure)?;

@@ -101,7 +101,9 @@ impl<'a> Input<'a> {
                 return Ok(length);
             }
         }
-        let most = usize::try_from(length).unwrap_or(usize::MAX).min(buffer.len());
+        let most = usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
         let got = self.read(buffer.get_mut(..most).unwrap_or_default())?;
         Ok(got as u64)
     }

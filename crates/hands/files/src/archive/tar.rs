@@ -107,7 +107,12 @@ impl<'a> Tar<'a> {
                 return Ok(None);
             }
             if !sum_is_right(&block) {
-                return Err(if self.begun { Why::Checksum } else { Why::NotAnArchive }.into());
+                return Err(if self.begun {
+                    Why::Checksum
+                } else {
+                    Why::NotAnArchive
+                }
+                .into());
             }
             self.begun = true;
             let header = Header(&block);
@@ -214,9 +219,11 @@ impl<'a> Tar<'a> {
     /// The next header. What is too short for a first one is no tar.
     fn header(&mut self) -> Result<Option<[u8; BLOCK]>, Stop> {
         match self.block() {
-            Ok(None) | Err(Stop::Refused(Refused { why: Why::Truncated, .. })) if !self.begun => {
-                Err(Why::NotAnArchive.into())
-            }
+            Ok(None)
+            | Err(Stop::Refused(Refused {
+                why: Why::Truncated,
+                ..
+            })) if !self.begun => Err(Why::NotAnArchive.into()),
             other => other,
         }
     }
@@ -289,7 +296,13 @@ fn sum_is_right(block: &[u8; BLOCK]) -> bool {
     let sum: u64 = block
         .iter()
         .enumerate()
-        .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
+        .map(|(at, byte)| {
+            u64::from(if (148..156).contains(&at) {
+                b' '
+            } else {
+                *byte
+            })
+        })
         .sum();
     number(Header(block).field(148, 8)).is_ok_and(|told| told == sum)
 }

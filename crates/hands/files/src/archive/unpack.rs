@@ -22,9 +22,7 @@ use crate::meta::Meta;
 use crate::options::NewModes;
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::undo::{Entry, State, UndoStore};
-use crate::writing::{
-    Cas, Label, Parents, Place, Receipt, Want, digest_file, entry_of, moved_on,
-};
+use crate::writing::{Cas, Label, Parents, Place, Receipt, Want, digest_file, entry_of, moved_on};
 
 /// What is in an archive that stands in a root.
 #[derive(Clone, Debug)]

@@ -59,7 +59,12 @@ impl<'a> Unzip<'a> {
         let mut done = 0;
         while done < item.size {
             (self.pace)()?;
-            let read = Self::chunk(self.source, &mut self.packed, data.at + done, item.size - done)?;
+            let read = Self::chunk(
+                self.source,
+                &mut self.packed,
+                data.at + done,
+                item.size - done,
+            )?;
             sum.update(read);
             put(read)?;
             done += read.len() as u64;
@@ -122,7 +127,9 @@ impl<'a> Unzip<'a> {
         at: u64,
         left: u64,
     ) -> Result<&'b [u8], Stop> {
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let most = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
         let buffer = buffer.get_mut(..most).unwrap_or_default();
         match source.read_at(buffer, at)? {
             0 => Err(Why::Truncated.into()),

@@ -101,7 +101,11 @@ impl Refused {
 fn shown(raw: &[u8]) -> String {
     const MOST: usize = 120;
     let text = String::from_utf8_lossy(raw);
-    let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    let mut shown: String = text
+        .chars()
+        .take(MOST)
+        .flat_map(char::escape_debug)
+        .collect();
     if text.chars().count() > MOST {
         shown.push('…');
     }

@@ -82,7 +82,11 @@ fn fills(taken: &mut [(u64, u64)], directory: u64) -> Result<(), Stop> {
             return Err(Why::Overlap.into());
         }
         if start > end {
-            let before = if end == 0 { Why::Prepended } else { Why::Hidden };
+            let before = if end == 0 {
+                Why::Prepended
+            } else {
+                Why::Hidden
+            };
             return Err(before.into());
         }
         end = stop;

@@ -82,7 +82,11 @@ pub(crate) fn gather(
             (Some(path), Entity::File | Entity::Directory) => entries.push((path, name.entity)),
             (_, Entity::Symlink | Entity::Special | Entity::Mount) | (None, _) => special += 1,
         }
-        if entries.len() > max { Go::Stop } else { Go::On }
+        if entries.len() > max {
+            Go::Stop
+        } else {
+            Go::On
+        }
     })?;
     if entries.len() > max {
         return Err(Failure::new(

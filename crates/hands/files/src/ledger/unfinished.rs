@@ -154,7 +154,11 @@ fn begun(request: String, record: Record, began: u64) -> Option<Unfinished> {
             .map(|subject| format!("{}:{}", subject.kind, subject.id))
             .unwrap_or_default(),
         run: record.subject.and_then(|subject| subject.run_id),
-        base: if matches!(verb, Verb::Copy | Verb::Archive) { over } else { base },
+        base: if matches!(verb, Verb::Copy | Verb::Archive) {
+            over
+        } else {
+            base
+        },
         over,
         root: None,
         made: None,

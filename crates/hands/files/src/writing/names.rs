@@ -89,7 +89,17 @@ mod tests {
             assert!(admit_new_name(name).is_ok(), "{name}");
         }
         for name in [
-            "a.", "a ", " a", "a:b", "a\\b", "CON", "nul.txt", "Com1", "lpt9.log", "COM\u{b2}.txt", "a?",
+            "a.",
+            "a ",
+            " a",
+            "a:b",
+            "a\\b",
+            "CON",
+            "nul.txt",
+            "Com1",
+            "lpt9.log",
+            "COM\u{b2}.txt",
+            "a?",
         ] {
             assert_eq!(
                 admit_new_name(name).unwrap_err().reason(),

@@ -55,7 +55,10 @@ pub(crate) fn pax_line(key: &str, value: &str) -> String {
 
 /// An extension header for the next entry (`x`) or all of them (`g`).
 pub(crate) fn pax(kind: u8, lines: &[(&str, &str)]) -> Vec<u8> {
-    let text: String = lines.iter().map(|(key, value)| pax_line(key, value)).collect();
+    let text: String = lines
+        .iter()
+        .map(|(key, value)| pax_line(key, value))
+        .collect();
     entry(b"PaxHeaders/x", kind, text.as_bytes())
 }
 

@@ -71,8 +71,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
 }
 
 pub(crate) fn deflate(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder =
-        flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
@@ -95,7 +94,10 @@ pub(crate) fn zip_around(entries: &[ZipEntry], around: &Around) -> Vec<u8> {
         };
         let offset = u32::try_from(out.len() - around.before.len()).unwrap();
         let method = entry.method.unwrap_or(if entry.deflate { 8 } else { 0 });
-        let (sum, size) = (crc(&entry.content), u32::try_from(entry.content.len()).unwrap());
+        let (sum, size) = (
+            crc(&entry.content),
+            u32::try_from(entry.content.len()).unwrap(),
+        );
         let packed_size = u32::try_from(packed.len()).unwrap();
         let later = entry.descriptor.is_some();
         let flags = entry.flags | if later { 8 } else { 0 };
@@ -105,9 +107,15 @@ pub(crate) fn zip_around(entries: &[ZipEntry], around: &Around) -> Vec<u8> {
         two(&mut out, flags);
         two(&mut out, entry.local_method.unwrap_or(method));
         four(&mut out, 0);
-        four(&mut out, entry.local_crc.unwrap_or(if later { 0 } else { sum }));
+        four(
+            &mut out,
+            entry.local_crc.unwrap_or(if later { 0 } else { sum }),
+        );
         four(&mut out, if later { 0 } else { packed_size });
-        four(&mut out, entry.local_size.unwrap_or(if later { 0 } else { size }));
+        four(
+            &mut out,
+            entry.local_size.unwrap_or(if later { 0 } else { size }),
+        );
         two(&mut out, length(name));
         two(&mut out, length(&entry.local_extra));
         out.extend_from_slice(name);

@@ -54,33 +54,77 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("zip dup_dot", two("a", "./a"), Why::Duplicate),
         Case::new("zip casefold", two("README", "readme"), Why::Collides),
         Case::new("zip casefold_parent", two("D/a", "d/b"), Why::Collides),
-        Case::new("zip nfc_nfd", two("caf\u{e9}", "cafe\u{301}"), Why::Collides),
+        Case::new(
+            "zip nfc_nfd",
+            two("caf\u{e9}", "cafe\u{301}"),
+            Why::Collides,
+        ),
         Case::new("zip sharp_s", two("stra\u{df}e", "STRASSE"), Why::Collides),
         Case::new("zip ligature", two("\u{fb01}le", "file"), Why::Collides),
-        Case::new("zip symlink", zip(&[with_mode("l", "/etc", 0o120_777)]), Why::Symlink),
-        Case::new("zip symlink_slash", zip(&[with_mode("l/", "/etc", 0o120_777)]), Why::Symlink),
+        Case::new(
+            "zip symlink",
+            zip(&[with_mode("l", "/etc", 0o120_777)]),
+            Why::Symlink,
+        ),
+        Case::new(
+            "zip symlink_slash",
+            zip(&[with_mode("l/", "/etc", 0o120_777)]),
+            Why::Symlink,
+        ),
         Case::new(
             "zip symlink_then_write",
             zip(&[with_mode("l", "../out", 0o120_777), file("l/evil", "x")]),
             Why::Symlink,
         ),
         Case::new("zip file_as_dir", two("a", "a/b"), Why::FileAndDirectory),
-        Case::new("zip dir_then_file", zip(&[with_mode("a/", "", 0), file("a", "x")]), Why::FileAndDirectory),
+        Case::new(
+            "zip dir_then_file",
+            zip(&[with_mode("a/", "", 0), file("a", "x")]),
+            Why::FileAndDirectory,
+        ),
         Case::new("zip file_with_slash", one("a/"), Why::FileAndDirectory),
-        Case::new("zip dir_with_content", zip(&[with_mode("a/", "x", 0)]), Why::SizeOfDirectory),
+        Case::new(
+            "zip dir_with_content",
+            zip(&[with_mode("a/", "x", 0)]),
+            Why::SizeOfDirectory,
+        ),
         Case::new(
             "zip dir_named_twice",
             zip(&[with_mode("a/", "", 0), with_mode("a/", "", 0)]),
             Why::Duplicate,
         ),
-        Case::new("zip dir_by_mode", zip(&[with_mode("a", "", 0o040_755)]), Why::FileAndDirectory),
+        Case::new(
+            "zip dir_by_mode",
+            zip(&[with_mode("a", "", 0o040_755)]),
+            Why::FileAndDirectory,
+        ),
         Case::new("zip dot_file", one("."), Why::EmptyName),
         Case::new("zip empty", one(""), Why::EmptyName),
-        Case::new("zip fifo", zip(&[with_mode("p", "", 0o010_644)]), Why::Special),
-        Case::new("zip chardev", zip(&[with_mode("c", "", 0o020_644)]), Why::Special),
-        Case::new("zip blockdev", zip(&[with_mode("b", "", 0o060_644)]), Why::Special),
-        Case::new("zip socket", zip(&[with_mode("s", "", 0o140_644)]), Why::Special),
-        Case::new("zip odd_type", zip(&[with_mode("s", "", 0o150_644)]), Why::UnknownType),
+        Case::new(
+            "zip fifo",
+            zip(&[with_mode("p", "", 0o010_644)]),
+            Why::Special,
+        ),
+        Case::new(
+            "zip chardev",
+            zip(&[with_mode("c", "", 0o020_644)]),
+            Why::Special,
+        ),
+        Case::new(
+            "zip blockdev",
+            zip(&[with_mode("b", "", 0o060_644)]),
+            Why::Special,
+        ),
+        Case::new(
+            "zip socket",
+            zip(&[with_mode("s", "", 0o140_644)]),
+            Why::Special,
+        ),
+        Case::new(
+            "zip odd_type",
+            zip(&[with_mode("s", "", 0o150_644)]),
+            Why::UnknownType,
+        ),
         Case::new("zip con", one("con"), Why::Unportable),
         Case::new("zip aux_txt", one("d/AUX.txt"), Why::Unportable),
         Case::new("zip com_superscript", one("COM\u{b9}"), Why::Unportable),
@@ -89,7 +133,11 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("zip trailing_space", one("a "), Why::Unportable),
         Case::new("zip long_300", one(&"n".repeat(300)), Why::NameTooLong),
         Case::new("zip name_4096", one(&"n/".repeat(2_100)), Why::NameTooLong),
-        Case::new("zip deep_300", one(&vec!["d"; 300].join("/")), Why::NameTooLong),
+        Case::new(
+            "zip deep_300",
+            one(&vec!["d"; 300].join("/")),
+            Why::NameTooLong,
+        ),
         Case::new("zip deep_65", one(&vec!["d"; 65].join("/")), Why::TooDeep),
         Case::new("zip rtlo", one("a\u{202e}gpj.exe"), Why::Character),
         Case::new("zip newline", one("a\nb"), Why::Character),
@@ -97,27 +145,45 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("zip bomb", zip(&[deflated("bomb", &bomb)]), Why::Ratio),
         Case::new(
             "zip bomb_total",
-            zip(&(0..4).map(|n| deflated(format!("b{n}"), vec![0; 1024 * 1024])).collect::<Vec<_>>()),
+            zip(&(0..4)
+                .map(|n| deflated(format!("b{n}"), vec![0; 1024 * 1024]))
+                .collect::<Vec<_>>()),
             Why::Ratio,
         ),
         Case::new(
             "zip claims_too_much",
-            lying(ZipEntry { central_size: Some(300 << 20), local_size: Some(300 << 20), ..deflated("a", "x") }),
+            lying(ZipEntry {
+                central_size: Some(300 << 20),
+                local_size: Some(300 << 20),
+                ..deflated("a", "x")
+            }),
             Why::EntryTooLarge,
         ),
         Case::new(
             "zip lying_size_small",
-            lying(ZipEntry { central_size: Some(1), local_size: Some(1), ..deflated("a", "xxxx") }),
+            lying(ZipEntry {
+                central_size: Some(1),
+                local_size: Some(1),
+                ..deflated("a", "xxxx")
+            }),
             Why::WrongSize,
         ),
         Case::new(
             "zip lying_size_large",
-            lying(ZipEntry { central_size: Some(9), local_size: Some(9), ..deflated("a", "xxxx") }),
+            lying(ZipEntry {
+                central_size: Some(9),
+                local_size: Some(9),
+                ..deflated("a", "xxxx")
+            }),
             Why::WrongSize,
         ),
         Case::new(
             "zip stored_size",
-            lying(ZipEntry { central_size: Some(2), local_size: Some(2), ..file("a", "xxxx") }),
+            lying(ZipEntry {
+                central_size: Some(2),
+                local_size: Some(2),
+                ..file("a", "xxxx")
+            }),
             Why::WrongSize,
         ),
         Case::new("zip overlap", overlap, Why::Disagrees),
@@ -125,7 +191,11 @@ pub(crate) fn cases() -> Vec<Case> {
             "zip overlap_same",
             zip(&[
                 file("a", "x"),
-                ZipEntry { central_offset: Some(0), local_name: Some(b"a".to_vec()), ..file("a2", "x") },
+                ZipEntry {
+                    central_offset: Some(0),
+                    local_name: Some(b"a".to_vec()),
+                    ..file("a2", "x")
+                },
             ]),
             Why::Disagrees,
         ),
@@ -136,49 +206,209 @@ pub(crate) fn cases() -> Vec<Case> {
                 let hidden = &inner[..inner.len() - 22 - 46 - 5];
                 let outer = file("outer", hidden);
                 let at = u32::try_from(30 + 5).unwrap();
-                zip(&[outer, ZipEntry { central_offset: Some(at), ..file("inner", "x") }])
+                zip(&[
+                    outer,
+                    ZipEntry {
+                        central_offset: Some(at),
+                        ..file("inner", "x")
+                    },
+                ])
             },
             Why::Overlap,
         ),
-        Case::new("zip lfh_mismatch", lying(ZipEntry { local_name: Some(b"b".to_vec()), ..file("a", "x") }), Why::Disagrees),
-        Case::new("zip lfh_method", lying(ZipEntry { local_method: Some(8), ..file("a", "x") }), Why::Disagrees),
-        Case::new("zip lfh_size", lying(ZipEntry { local_size: Some(7), ..file("a", "x") }), Why::Disagrees),
-        Case::new("zip badcrc_lfh", lying(ZipEntry { local_crc: Some(1), ..file("a", "x") }), Why::Disagrees),
+        Case::new(
+            "zip lfh_mismatch",
+            lying(ZipEntry {
+                local_name: Some(b"b".to_vec()),
+                ..file("a", "x")
+            }),
+            Why::Disagrees,
+        ),
+        Case::new(
+            "zip lfh_method",
+            lying(ZipEntry {
+                local_method: Some(8),
+                ..file("a", "x")
+            }),
+            Why::Disagrees,
+        ),
+        Case::new(
+            "zip lfh_size",
+            lying(ZipEntry {
+                local_size: Some(7),
+                ..file("a", "x")
+            }),
+            Why::Disagrees,
+        ),
+        Case::new(
+            "zip badcrc_lfh",
+            lying(ZipEntry {
+                local_crc: Some(1),
+                ..file("a", "x")
+            }),
+            Why::Disagrees,
+        ),
         Case::new(
             "zip badcrc",
-            lying(ZipEntry { local_crc: Some(1), central_crc: Some(1), ..file("a", "x") }),
+            lying(ZipEntry {
+                local_crc: Some(1),
+                central_crc: Some(1),
+                ..file("a", "x")
+            }),
             Why::Checksum,
         ),
-        Case::new("zip descriptor", lying(ZipEntry { descriptor: Some(1), ..file("a", "x") }), Why::Disagrees),
-        Case::new("zip damaged", lying(ZipEntry { method: Some(8), ..file("a", "\u{7}\u{7}\u{7}") }), Why::Damaged),
-        Case::new("zip encrypted", lying(ZipEntry { flags: 1, ..file("a", "x") }), Why::Encrypted),
-        Case::new("zip strong_encryption", lying(ZipEntry { flags: 1 << 6, ..file("a", "x") }), Why::Encrypted),
-        Case::new("zip masked", lying(ZipEntry { flags: 1 << 13, ..file("a", "x") }), Why::Encrypted),
-        Case::new("zip deflate64", lying(ZipEntry { method: Some(9), ..file("a", "x") }), Why::Method),
-        Case::new("zip aes", lying(ZipEntry { method: Some(99), ..file("a", "x") }), Why::Method),
-        Case::new("zip gap", lying(ZipEntry { gap: b"hidden".to_vec(), ..file("a", "x") }), Why::Hidden),
-        Case::new("zip prepended", around(Around { before: b"#!/bin/sh\n".to_vec(), ..Around::default() }), Why::Prepended),
+        Case::new(
+            "zip descriptor",
+            lying(ZipEntry {
+                descriptor: Some(1),
+                ..file("a", "x")
+            }),
+            Why::Disagrees,
+        ),
+        Case::new(
+            "zip damaged",
+            lying(ZipEntry {
+                method: Some(8),
+                ..file("a", "\u{7}\u{7}\u{7}")
+            }),
+            Why::Damaged,
+        ),
+        Case::new(
+            "zip encrypted",
+            lying(ZipEntry {
+                flags: 1,
+                ..file("a", "x")
+            }),
+            Why::Encrypted,
+        ),
+        Case::new(
+            "zip strong_encryption",
+            lying(ZipEntry {
+                flags: 1 << 6,
+                ..file("a", "x")
+            }),
+            Why::Encrypted,
+        ),
+        Case::new(
+            "zip masked",
+            lying(ZipEntry {
+                flags: 1 << 13,
+                ..file("a", "x")
+            }),
+            Why::Encrypted,
+        ),
+        Case::new(
+            "zip deflate64",
+            lying(ZipEntry {
+                method: Some(9),
+                ..file("a", "x")
+            }),
+            Why::Method,
+        ),
+        Case::new(
+            "zip aes",
+            lying(ZipEntry {
+                method: Some(99),
+                ..file("a", "x")
+            }),
+            Why::Method,
+        ),
+        Case::new(
+            "zip gap",
+            lying(ZipEntry {
+                gap: b"hidden".to_vec(),
+                ..file("a", "x")
+            }),
+            Why::Hidden,
+        ),
+        Case::new(
+            "zip prepended",
+            around(Around {
+                before: b"#!/bin/sh\n".to_vec(),
+                ..Around::default()
+            }),
+            Why::Prepended,
+        ),
         Case::new("zip trunc", truncated, Why::Truncated),
-        Case::new("zip trailing", around(Around { behind: b"more".to_vec(), ..Around::default() }), Why::Trailing),
+        Case::new(
+            "zip trailing",
+            around(Around {
+                behind: b"more".to_vec(),
+                ..Around::default()
+            }),
+            Why::Trailing,
+        ),
         Case::new(
             "zip two_eocd",
-            around(Around { comment: zip(&[]), ..Around::default() }),
+            around(Around {
+                comment: zip(&[]),
+                ..Around::default()
+            }),
             Why::TwoEnds,
         ),
-        Case::new("zip second_archive_behind", [one("a"), one("b")].concat(), Why::Prepended),
-        Case::new("zip count_low", zip_around(&[file("a", "x"), file("b", "y")], &Around { entries: Some(1), ..Around::default() }), Why::Disagrees),
-        Case::new("zip count_high", around(Around { entries: Some(2), ..Around::default() }), Why::Truncated),
-        Case::new("zip disks", around(Around { disk: 1, ..Around::default() }), Why::ManyDisks),
-        Case::new("zip entry_disk", lying(ZipEntry { central_disk: 1, ..file("a", "x") }), Why::ManyDisks),
-        Case::new("zip zip64_count", around(Around { end64: Some(2), ..Around::default() }), Why::Zip64),
+        Case::new(
+            "zip second_archive_behind",
+            [one("a"), one("b")].concat(),
+            Why::Prepended,
+        ),
+        Case::new(
+            "zip count_low",
+            zip_around(
+                &[file("a", "x"), file("b", "y")],
+                &Around {
+                    entries: Some(1),
+                    ..Around::default()
+                },
+            ),
+            Why::Disagrees,
+        ),
+        Case::new(
+            "zip count_high",
+            around(Around {
+                entries: Some(2),
+                ..Around::default()
+            }),
+            Why::Truncated,
+        ),
+        Case::new(
+            "zip disks",
+            around(Around {
+                disk: 1,
+                ..Around::default()
+            }),
+            Why::ManyDisks,
+        ),
+        Case::new(
+            "zip entry_disk",
+            lying(ZipEntry {
+                central_disk: 1,
+                ..file("a", "x")
+            }),
+            Why::ManyDisks,
+        ),
+        Case::new(
+            "zip zip64_count",
+            around(Around {
+                end64: Some(2),
+                ..Around::default()
+            }),
+            Why::Zip64,
+        ),
         Case::new(
             "zip zip64_needless",
-            lying(ZipEntry { central_extra: wide(&[9, 9]), ..file("a", "x") }),
+            lying(ZipEntry {
+                central_extra: wide(&[9, 9]),
+                ..file("a", "x")
+            }),
             Why::Zip64,
         ),
         Case::new(
             "zip zip64_missing",
-            lying(ZipEntry { central_size: Some(u32::MAX), local_size: Some(u32::MAX), ..file("a", "x") }),
+            lying(ZipEntry {
+                central_size: Some(u32::MAX),
+                local_size: Some(u32::MAX),
+                ..file("a", "x")
+            }),
             Why::Zip64,
         ),
         Case::new(
@@ -194,17 +424,27 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "zip zip64_lfh",
-            lying(ZipEntry { local_size: Some(u32::MAX), local_extra: wide(&[9]), ..file("a", "x") }),
+            lying(ZipEntry {
+                local_size: Some(u32::MAX),
+                local_extra: wide(&[9]),
+                ..file("a", "x")
+            }),
             Why::Disagrees,
         ),
         Case::new(
             "zip two_names",
-            lying(ZipEntry { central_extra: unicode_name(b"a", "../evil"), ..file("a", "x") }),
+            lying(ZipEntry {
+                central_extra: unicode_name(b"a", "../evil"),
+                ..file("a", "x")
+            }),
             Why::Disagrees,
         ),
         Case::new(
             "zip extra_broken",
-            lying(ZipEntry { central_extra: vec![1, 0, 200, 0, 1], ..file("a", "x") }),
+            lying(ZipEntry {
+                central_extra: vec![1, 0, 200, 0, 1],
+                ..file("a", "x")
+            }),
             Why::Damaged,
         ),
     ]

@@ -18,7 +18,9 @@ fn tree(top: &Path) {
     let mut noise = Vec::new();
     let mut state = 1u64;
     while noise.len() < 300 * 1024 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         noise.extend_from_slice(&state.to_le_bytes()[4..]);
     }
     write("plain.txt", b"plain\n");
@@ -29,9 +31,15 @@ fn tree(top: &Path) {
     write("zeros", &vec![0; 700 * 1024]);
     write("run.sh", b"#!/bin/sh\n");
     // A name whose first hundred bytes end in a slash.
-    write(&format!("{}/{}", "d".repeat(99), "leaf"), b"cut at the slash");
+    write(
+        &format!("{}/{}", "d".repeat(99), "leaf"),
+        b"cut at the slash",
+    );
     for length in [98, 99, 100, 101, 154, 155, 156, 200] {
-        write(&format!("n/{}", "x".repeat(length)), length.to_string().as_bytes());
+        write(
+            &format!("n/{}", "x".repeat(length)),
+            length.to_string().as_bytes(),
+        );
     }
     write(&format!("{}/deep", vec!["level"; 30].join("/")), b"deep");
     fs::create_dir_all(top.join("hollow")).unwrap();
@@ -80,7 +88,10 @@ impl Bench {
         }
         let world = world_with(&fs::read(&packed).unwrap());
         let extracted = extract(&world, "got").unwrap_or_else(|why| panic!("{line}: {why:?}"));
-        let (want, got) = (content(&self.dir.join("tree")), content(&world.scratch.at("got")));
+        let (want, got) = (
+            content(&self.dir.join("tree")),
+            content(&world.scratch.at("got")),
+        );
         let names = |content: &Content| content.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&want), names(&got), "{line}");
         for (path, entry) in &want {
@@ -103,7 +114,9 @@ fn what_gnu_tar_packs_is_unpacked_byte_for_byte() {
     let bench = Bench::new("gnu");
     for format in ["gnu", "oldgnu", "posix"] {
         bench.check(&format!("tar --format={format} -cf ../packed ."));
-        bench.check(&format!("tar --format={format} -cf ../packed $(ls -A | grep -v ' ') 'with space'"));
+        bench.check(&format!(
+            "tar --format={format} -cf ../packed $(ls -A | grep -v ' ') 'with space'"
+        ));
     }
     for filter in ["gzip", "bzip2", "xz", "zstd"] {
         bench.check(&format!("tar -c . | {filter} -c > ../packed"));

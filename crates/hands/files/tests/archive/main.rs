@@ -15,5 +15,6 @@ mod craft_zip;
 mod hostile;
 mod hostile_zip;
 mod legitimate;
+mod packing;
 mod support;
 mod verbs;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_gate::Decision;
 use portcullis_policy::PatternSet;
-use portcullis_proto::{AccessSet, Access, Outcome, Reason, Verb};
+use portcullis_proto::{Access, AccessSet, Outcome, Reason, Verb};
 use portcullis_testkit::{Scratch, ScriptedApprover, World, agent};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -27,13 +27,22 @@ fn an_archive_becomes_a_directory_that_only_its_owner_reads() {
     assert_eq!((done.entries, done.bytes), (3, 7));
     assert_eq!(done.receipt.path.as_str(), "new/dir");
     assert!(done.receipt.labels.is_empty(), "{:?}", done.receipt.labels);
-    let mode = |path| fs::metadata(world.scratch.at(path)).unwrap().permissions().mode() & 0o7777;
+    let mode = |path| {
+        fs::metadata(world.scratch.at(path))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o7777
+    };
     assert_eq!(mode("new/dir"), 0o700);
     assert_eq!(mode("new/dir/d"), 0o700);
     assert_eq!(mode("new/dir/d/a.txt"), 0o600);
     // The x bit is kept, and no bit that runs it as somebody else.
     assert_eq!(mode("new/dir/run"), 0o700);
-    assert_eq!(fs::read(world.scratch.at("new/dir/d/a.txt")).unwrap(), b"hello");
+    assert_eq!(
+        fs::read(world.scratch.at("new/dir/d/a.txt")).unwrap(),
+        b"hello"
+    );
 }
 
 #[test]
@@ -80,7 +89,11 @@ fn what_somebody_changed_in_it_since_is_not_undone() {
 
 #[test]
 fn what_runs_by_itself_or_is_secret_is_asked_about_once_for_all_of_it() {
-    for name in [".git/hooks/pre-commit", ".env", "sub/.github/workflows/ci.yml"] {
+    for name in [
+        ".git/hooks/pre-commit",
+        ".env",
+        "sub/.github/workflows/ci.yml",
+    ] {
         let archive = zip(&[file("plain", "x"), file(name, "y")]);
         // Nobody can be asked: nothing happens.
         let world = world_with(&archive);
@@ -105,7 +118,10 @@ fn what_runs_by_itself_or_is_secret_is_asked_about_once_for_all_of_it() {
 #[test]
 fn what_a_rule_denies_keeps_all_of_it_out() {
     let scratch = Scratch::of("keep = kept");
-    scratch.file("a.bin", zip(&[file("ok", "x"), file("sub/private/key", "y")]));
+    scratch.file(
+        "a.bin",
+        zip(&[file("ok", "x"), file("sub/private/key", "y")]),
+    );
     let world = World::workspace()
         .writable()
         .policy(|policy| policy.denied = PatternSet::compile(&["**/private/**"]).unwrap())
@@ -136,7 +152,10 @@ fn every_unpacking_is_on_record_with_its_archive() {
     extract(&world, "d").unwrap();
     let line = world.lines.last();
     assert_eq!(line.outcome, Outcome::Success);
-    assert_eq!((line.verb, line.path.as_deref()), (Verb::Extract, Some("d")));
+    assert_eq!(
+        (line.verb, line.path.as_deref()),
+        (Verb::Extract, Some("d"))
+    );
     assert_eq!((line.bytes, line.counts.unwrap().entries), (Some(1), 1));
     assert!(line.json.contains("a.bin"), "{}", line.json);
 }
@@ -146,22 +165,35 @@ fn inspecting_tells_everything_and_changes_nothing() {
     let world = world_with(&zip(&[
         deflated("a", "aaaa"),
         file("../evil", "x"),
-        ZipEntry { flags: 1, ..file("locked", "x") },
+        ZipEntry {
+            flags: 1,
+            ..file("locked", "x")
+        },
         with_mode("d/", "", 0o040_755),
     ]));
     let before = snapshot(&world.scratch.root());
     let inspected = block_on(world.fs().inspect_archive("a.bin")).unwrap();
     let manifest = inspected.manifest;
     assert_eq!(manifest.format.unwrap().as_str(), "zip");
-    assert_eq!((manifest.entries, manifest.bytes, manifest.complete), (4, 4, true));
-    let names: Vec<&str> = manifest.items.iter().map(|item| item.path.as_str()).collect();
+    assert_eq!(
+        (manifest.entries, manifest.bytes, manifest.complete),
+        (4, 4, true)
+    );
+    let names: Vec<&str> = manifest
+        .items
+        .iter()
+        .map(|item| item.path.as_str())
+        .collect();
     assert_eq!(names, ["a", "d"]);
     let refused: Vec<(Option<&str>, &str)> = manifest
         .refused
         .iter()
         .map(|refused| (refused.entry.as_deref(), refused.why.as_str()))
         .collect();
-    assert_eq!(refused, [(Some("../evil"), "parent"), (Some("locked"), "encrypted")]);
+    assert_eq!(
+        refused,
+        [(Some("../evil"), "parent"), (Some("locked"), "encrypted")]
+    );
     assert_eq!(snapshot(&world.scratch.root()), before);
 }
 
@@ -221,7 +253,10 @@ fn a_swapped_parent_leads_nothing_outside() {
     });
     let outside: Vec<String> = snapshot(&out).into_keys().collect();
     assert_eq!(outside, ["keep"]);
-    let left = snapshot(&root).into_keys().filter(|path| path.contains(".portcullis")).count();
+    let left = snapshot(&root)
+        .into_keys()
+        .filter(|path| path.contains(".portcullis"))
+        .count();
     assert_eq!(left, 0);
     let there = fs::read_dir(root.join("a/b")).unwrap().count();
     assert_eq!(there, made as usize, "all of it, or nothing");
