@@ -279,6 +279,7 @@ pub(crate) enum VerbFlag {
     Tree,
     Glob,
     Search,
+    Inspect,
     Write,
     Edit,
     Append,
@@ -287,6 +288,8 @@ pub(crate) enum VerbFlag {
     Copy,
     Remove,
     Chmod,
+    Extract,
+    Archive,
     Undo,
 }
 

@@ -143,8 +143,8 @@ pub(crate) fn rule_on(
     trace: &mut impl Trace,
 ) -> Ruling {
     let entity = resource.identity.map(|identity| identity.entity);
-    // What a copy reads is judged as any read of it.
-    let is_read = resource.access == Access::Read && verb.mutates();
+    // What a copy reads, or an archive is made of, is judged as any read of it.
+    let is_read = matches!(resource.access, Access::Read | Access::List) && verb.mutates();
     let verb = if is_read { Verb::Read } else { verb };
     rule_on_path(
         verb,
@@ -274,8 +274,10 @@ fn admitted_by_globs(
         return true;
     }
     // A search reads, and looks into directories for what to read.
-    let looks =
-        matches!(access, Access::List | Access::Metadata | Access::Watch) || verb == Verb::Search;
+    let looks = matches!(
+        access,
+        Access::List | Access::Metadata | Access::Watch | Access::Archive
+    ) || verb == Verb::Search;
     let looks_at_directory = looks && matches!(entity, None | Some(Entity::Directory));
     looks_at_directory && policy.allowed.may_lead_to(path)
 }

@@ -25,6 +25,8 @@ pub enum Verb {
     Glob,
     /// Find lines in the files below a directory, or in one file.
     Search,
+    /// Look into an archive.
+    Inspect,
     /// Create a file, or replace its content.
     Write,
     /// Change parts of a file.
@@ -41,13 +43,17 @@ pub enum Verb {
     Remove,
     /// Change who may do what with a file or directory.
     Chmod,
+    /// Unpack an archive.
+    Extract,
+    /// Pack a directory into an archive.
+    Archive,
     /// Put back what an earlier deed changed.
     Undo,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Read,
         Self::ReadRedacted,
         Self::Stat,
@@ -55,6 +61,7 @@ impl Verb {
         Self::Tree,
         Self::Glob,
         Self::Search,
+        Self::Inspect,
         Self::Write,
         Self::Edit,
         Self::Append,
@@ -63,6 +70,8 @@ impl Verb {
         Self::Copy,
         Self::Remove,
         Self::Chmod,
+        Self::Extract,
+        Self::Archive,
         Self::Undo,
     ];
 
@@ -76,6 +85,7 @@ impl Verb {
             Self::Tree => "tree",
             Self::Glob => "glob",
             Self::Search => "search",
+            Self::Inspect => "inspect",
             Self::Write => "write",
             Self::Edit => "edit",
             Self::Append => "append",
@@ -84,6 +94,8 @@ impl Verb {
             Self::Copy => "copy",
             Self::Remove => "remove",
             Self::Chmod => "chmod",
+            Self::Extract => "extract",
+            Self::Archive => "archive",
             Self::Undo => "undo",
         }
     }
@@ -97,7 +109,8 @@ impl Verb {
             | Self::List
             | Self::Tree
             | Self::Glob
-            | Self::Search => Group::FilesystemRead,
+            | Self::Search
+            | Self::Inspect => Group::FilesystemRead,
             Self::Write
             | Self::Edit
             | Self::Append
@@ -106,6 +119,8 @@ impl Verb {
             | Self::Copy
             | Self::Remove
             | Self::Chmod
+            | Self::Extract
+            | Self::Archive
             | Self::Undo => Group::FilesystemWrite,
         }
     }
@@ -113,12 +128,19 @@ impl Verb {
     /// The access it needs on what it names first.
     pub const fn access(self) -> Access {
         match self {
-            Self::Read | Self::ReadRedacted | Self::Search | Self::Copy => Access::Read,
+            Self::Read | Self::ReadRedacted | Self::Search | Self::Inspect | Self::Copy => {
+                Access::Read
+            }
             Self::Stat => Access::Metadata,
             Self::List | Self::Tree | Self::Glob => Access::List,
-            Self::Write | Self::Edit | Self::Append | Self::Mkdir | Self::Chmod | Self::Undo => {
-                Access::Write
-            }
+            Self::Write
+            | Self::Edit
+            | Self::Append
+            | Self::Mkdir
+            | Self::Chmod
+            | Self::Extract
+            | Self::Undo => Access::Write,
+            Self::Archive => Access::Archive,
             Self::Remove => Access::Delete,
             Self::Move => Access::Move,
         }
@@ -127,10 +149,11 @@ impl Verb {
     /// Whether one deed covers many files, by terms instead of one by one.
     pub const fn is_bulk(self) -> bool {
         match self {
-            Self::List | Self::Tree | Self::Glob | Self::Search => true,
+            Self::List | Self::Tree | Self::Glob | Self::Search | Self::Archive => true,
             Self::Read
             | Self::ReadRedacted
             | Self::Stat
+            | Self::Inspect
             | Self::Write
             | Self::Edit
             | Self::Append
@@ -139,6 +162,7 @@ impl Verb {
             | Self::Copy
             | Self::Remove
             | Self::Chmod
+            | Self::Extract
             | Self::Undo => false,
         }
     }

@@ -95,6 +95,9 @@ reasons! {
     BadGlob = "bad_glob", ParseError, Operational, "The pattern is not a glob.";
     BadJson = "bad_json", ParseError, Operational, "The file is not JSON.";
     BadEncoding = "bad_encoding", ParseError, Operational, "The text is not in the encoding named, or in none that is known.";
+    UnsupportedArchive = "unsupported_archive", ParseError, Operational, "It is no archive that is unpacked here, or packed in a way that is not.";
+    BadArchive = "bad_archive", ParseError, Policy, "The archive is damaged, or says two things at once.";
+    NameCollision = "name_collision", ParseError, Policy, "Two names in the archive would be one file.";
     IsDirectory = "is_directory", ParseError, Operational, "It is a directory.";
     NotDirectory = "not_directory", ParseError, Operational, "It is not a directory.";
 }

@@ -10,8 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use crate::{
-    append_file, changed, create_directory, delete, edit_file, get_file_tree, glob, grep,
-    list_files, read_file, relocate, search_files, stat, write_file,
+    append_file, changed, create_archive, create_directory, delete, edit_file, extract_archive,
+    get_file_tree, glob, grep, inspect_archive, list_files, read_file, relocate, search_files,
+    stat, write_file,
 };
 
 /// The tools that look at files, in the order agents see them.
@@ -53,6 +54,11 @@ pub(crate) fn looking() -> &'static [ToolSpec] {
                 "grep",
                 "Grep",
                 "Search a file, a directory or a glob for lines that match a regular expression, with lines around them. Skips hidden and ignored files unless told otherwise.",
+            ),
+            looks::<inspect_archive::Arguments, inspect_archive::Reply>(
+                "inspect_archive",
+                "Inspect archive",
+                "Tell what is in an archive (zip, tar, tar.gz, tar.bz2, tar.xz, tar.zst) and what unpacking it would refuse, without unpacking anything.",
             ),
         ]
     })
@@ -106,6 +112,18 @@ pub(crate) fn changing() -> &'static [ToolSpec] {
                 "copy_file",
                 "Copy file",
                 "Copy a file to a new path; directories above it are made. A file that is there is replaced, unless overwrite is false.",
+                AGAIN_IS_ONCE,
+            ),
+            changes::<extract_archive::Arguments, extract_archive::Reply>(
+                "extract_archive",
+                "Extract archive",
+                "Unpack an archive (zip, tar, tar.gz, tar.bz2, tar.xz, tar.zst) into a directory that is not there yet: all of it, or nothing. Links, devices, and names that lead out or collide are refused.",
+                ADDS,
+            ),
+            changes::<create_archive::Arguments, create_archive::Reply>(
+                "create_archive",
+                "Create archive",
+                "Pack what is below a directory into a zip or tar.gz. Secret files, what rules deny, links and special files are left out and counted.",
                 AGAIN_IS_ONCE,
             ),
         ]
@@ -253,6 +271,13 @@ mod tests {
         check("delete", &["path"], true, true);
         check("move", &["sourcePath", "destinationPath"], true, false);
         check("copy_file", &["sourcePath", "destinationPath"], true, true);
+        check(
+            "extract_archive",
+            &["archivePath", "destinationPath"],
+            false,
+            false,
+        );
+        check("create_archive", &["dirPath", "archivePath"], true, true);
         let edit = changing().iter().find(|spec| spec.name == "edit_file");
         let known = &edit.unwrap().input_schema["properties"];
         for name in ["oldString", "newString", "replaceAll", "edits"] {

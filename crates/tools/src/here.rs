@@ -11,8 +11,9 @@ use serde_json::Value;
 use crate::machine::{Machine, ResourcePage, ResourceText, Task};
 use crate::quoted::quoted;
 use crate::{
-    append_file, catalogue, copy_file, create_directory, delete, edit_file, get_file_tree, glob,
-    grep, list_files, move_path, read_file, resource, search_files, stat, write_file,
+    append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
+    extract_archive, get_file_tree, glob, grep, inspect_archive, list_files, move_path, read_file,
+    resource, search_files, stat, write_file,
 };
 
 /// This machine.
@@ -77,6 +78,7 @@ impl Here {
             "glob" => glob::call(authority, caller, arguments).await,
             "search_files" => reply(search_files::call(authority, caller, arguments).await?),
             "grep" => reply(grep::call(authority, caller, arguments).await?),
+            "inspect_archive" => reply(inspect_archive::call(authority, caller, arguments).await?),
             name if self.offers_changes() => self.change(caller, name, arguments).await,
             name => Err(self.unknown(caller, name)),
         }
@@ -99,6 +101,8 @@ impl Here {
             "delete" => reply(delete::call(authority, caller, arguments).await?),
             "move" => reply(move_path::call(authority, caller, arguments).await?),
             "copy_file" => reply(copy_file::call(authority, caller, arguments).await?),
+            "extract_archive" => reply(extract_archive::call(authority, caller, arguments).await?),
+            "create_archive" => reply(create_archive::call(authority, caller, arguments).await?),
             name => Err(self.unknown(caller, name)),
         }
     }

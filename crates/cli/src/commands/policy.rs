@@ -106,6 +106,7 @@ const fn verb(flag: VerbFlag) -> Verb {
         VerbFlag::Tree => Verb::Tree,
         VerbFlag::Glob => Verb::Glob,
         VerbFlag::Search => Verb::Search,
+        VerbFlag::Inspect => Verb::Inspect,
         VerbFlag::Write => Verb::Write,
         VerbFlag::Edit => Verb::Edit,
         VerbFlag::Append => Verb::Append,
@@ -114,6 +115,8 @@ const fn verb(flag: VerbFlag) -> Verb {
         VerbFlag::Copy => Verb::Copy,
         VerbFlag::Remove => Verb::Remove,
         VerbFlag::Chmod => Verb::Chmod,
+        VerbFlag::Extract => Verb::Extract,
+        VerbFlag::Archive => Verb::Archive,
         VerbFlag::Undo => Verb::Undo,
     }
 }

@@ -14,7 +14,8 @@ use crate::environment::Environment;
 use crate::problem::Problem;
 
 /// What changing a file takes.
-const CHANGING: AccessSet = AccessSet::of(&[Access::Write, Access::Delete, Access::Move]);
+const CHANGING: AccessSet =
+    AccessSet::of(&[Access::Write, Access::Delete, Access::Move, Access::Archive]);
 /// The most bytes the kernel tells of a process.
 const MAX_STATUS: u64 = 64 * 1024;
 

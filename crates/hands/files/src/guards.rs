@@ -100,7 +100,7 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    fn add(&mut self, path: Option<RelPath>) {
+    pub(crate) fn add(&mut self, path: Option<RelPath>) {
         let Some(path) = path else {
             return;
         };
@@ -114,6 +114,11 @@ impl Below {
             self.words.extend(runs);
             self.named.push(path);
         }
+    }
+
+    /// Some of it for people to read, if there is any.
+    pub(crate) fn named(self) -> Option<Vec<RelPath>> {
+        self.all.map(|_| self.named)
     }
 
     /// Has `deed` asked about for what is there.

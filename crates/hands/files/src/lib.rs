@@ -11,6 +11,7 @@
     reason = "this crate is the file-system backend the bans point to"
 )]
 
+pub mod archive;
 mod authority;
 mod changes;
 mod deeds;
@@ -47,9 +48,9 @@ mod writing;
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Case, Changing, Entry, Found, FoundIn, FoundLine, FoundLines,
-    GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing, Looking, Order, Reading,
-    RedactedReply, SearchRequest, Searching, StatReply, TextFrom, TextReply, TextRequest, Tree,
-    TreeNode, TreeRequest, Treeing, Want,
+    GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing, Looking, Order, Packing,
+    Reading, RedactedReply, SearchRequest, Searching, StatReply, TextFrom, TextReply, TextRequest,
+    Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,

@@ -214,7 +214,7 @@ impl Authority {
 /// What the operation was to change.
 fn target(operation: &Unfinished) -> &RelPath {
     match (&operation.to, operation.verb) {
-        (Some(to), Verb::Copy) => to,
+        (Some(to), Verb::Copy | Verb::Archive) => to,
         _ => &operation.path,
     }
 }

@@ -214,7 +214,7 @@ impl ScopedFs {
         .await
     }
 
-    async fn enter<D: Deed>(
+    pub(crate) async fn enter<D: Deed>(
         &self,
         verb: Verb,
         alleged: &str,

@@ -9,6 +9,7 @@ use portcullis_proto::{Entity, Failure, Reason, RelPath, Staged, Verb};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
+use crate::archive::digest_of_tree;
 use crate::deeds::{Changing, change};
 use crate::errno::failure;
 use crate::guards::takes_protected;
@@ -172,6 +173,11 @@ impl Undoing<'_> {
             && match (&after.hash, after.entity) {
                 (Some(hash), Entity::File) => {
                     base.meta.size == after.size && digest_file(&base.handle)? == *hash
+                }
+                // Of an unpacked archive, all that is below it.
+                (Some(hash), Entity::Directory) => {
+                    (base.meta.dev, base.meta.ino) == (after.dev, after.ino)
+                        && digest_of_tree(place.parent.as_fd(), &place.leaf)? == *hash
                 }
                 _ => (base.meta.dev, base.meta.ino) == (after.dev, after.ino),
             };

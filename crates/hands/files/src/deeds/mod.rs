@@ -4,12 +4,14 @@
 mod change;
 mod glob;
 mod list;
+mod pack;
 mod pinned;
 mod read;
 mod search;
 mod stat;
 mod text;
 mod tree;
+mod unpack;
 mod walk;
 
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub(crate) use glob::glob;
 pub use glob::{Found, GlobRequest, Globbing};
 pub(crate) use list::list;
 pub use list::{Entry, ListRequest, Listed, Listing, Order, Want};
+pub use pack::Packing;
+pub(crate) use pack::{Gathered, gather, pack};
 pub(crate) use pinned::{Pinned, Sighted};
 pub use read::{ByteWindow, BytesPage, Reading, RedactedReply};
 pub(crate) use read::{read_bytes, read_redacted};
@@ -38,6 +42,8 @@ pub use text::{TextFrom, TextReply, TextRequest};
 pub(crate) use text::{read_json, read_text};
 pub(crate) use tree::tree;
 pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
+pub use unpack::Unpacking;
+pub(crate) use unpack::{inspect, unpack};
 pub use walk::Hidden;
 
 /// The key to spend a permit on a file; made nowhere but in this crate.

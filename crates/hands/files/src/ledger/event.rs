@@ -139,7 +139,7 @@ fn write_thing(json: &mut Json<'_>, key: &str, dev: u64, ino: u64) {
     json.raw("},");
 }
 
-/// The destination of a move or copy, and the list where there is more than that.
+/// The destination of a move, a copy or an archive, and the list where there is more than that.
 fn write_others(
     json: &mut Json<'_>,
     verb: Verb,
@@ -148,7 +148,7 @@ fn write_others(
     list: usize,
 ) {
     let mut told = 1;
-    if let (Verb::Move | Verb::Copy, Some(destination)) = (verb, resources.get(1)) {
+    if let (Verb::Move | Verb::Copy | Verb::Archive, Some(destination)) = (verb, resources.get(1)) {
         told = 2;
         json.text(key!("destinationPath"), destination.path.shown());
         if destination.root != first.root {

@@ -37,7 +37,7 @@ pub(crate) struct Unfinished {
     pub(crate) path: RelPath,
     pub(crate) to: Option<RelPath>,
     pub(crate) subject: RecordSubject,
-    /// What stood at the target (at the destination, for a copy).
+    /// What stood at the target (at the destination, for a copy or an archive).
     pub(crate) base: Option<(u64, u64)>,
     /// What stood at the destination of a move.
     pub(crate) over: Option<(u64, u64)>,
@@ -173,7 +173,11 @@ fn begun(request: String, record: Record) -> Option<Unfinished> {
         },
         root_name: record.root.map(|root| root.id).unwrap_or_default(),
         subject: record.subject.unwrap_or_default(),
-        base: if verb == Verb::Copy { over } else { base },
+        base: if matches!(verb, Verb::Copy | Verb::Archive) {
+            over
+        } else {
+            base
+        },
         over,
         root: None,
         made: Vec::new(),

@@ -14,7 +14,7 @@ use crate::errno::failure;
 use crate::ledger::Unfinished;
 use crate::meta::Meta;
 use crate::sys;
-use crate::undo::{Entry, Pre, State, UndoStore};
+use crate::undo::{Entry, Pre, State, UndoStore, remove_tree};
 use crate::writing::{conflict_name, digest_file, put, read_all, staged_name};
 
 /// What is written in place is at most this large.
@@ -62,14 +62,18 @@ impl<'a> Case<'a> {
             Verb::Remove => self.finish_removal(place, self.operation.base),
             Verb::Mkdir => self.finish_directory(place),
             Verb::Chmod => self.finish_mode(place),
-            Verb::Write | Verb::Edit | Verb::Append | Verb::Copy => self.finish_write(place),
+            Verb::Write | Verb::Edit | Verb::Append | Verb::Copy | Verb::Archive => {
+                self.finish_write(place)
+            }
+            Verb::Extract => self.finish_unpacked(place),
             Verb::Read
             | Verb::ReadRedacted
             | Verb::Stat
             | Verb::List
             | Verb::Tree
             | Verb::Glob
-            | Verb::Search => Ok(Outcomes::not_done()),
+            | Verb::Search
+            | Verb::Inspect => Ok(Outcomes::not_done()),
         }
     }
 
@@ -260,6 +264,40 @@ impl<'a> Case<'a> {
             return self.drop_directory(near.handle.as_fd(), &left);
         }
         Ok(Outcomes::of(Leftover::Nothing, self.entry()?.is_some()))
+    }
+
+    /// A tree that was unpacked under our own name, or has its place.
+    fn finish_unpacked(&self, place: &RelPath) -> Result<Outcomes, Failure> {
+        let Some(near) = nearest(self.declared, place)? else {
+            return Ok(Outcomes::not_done());
+        };
+        let dir = near.handle.as_fd();
+        if let Some(left) = look(dir, &self.own)? {
+            if !self.made(&left) {
+                // It was made, and nothing unpacked into it yet.
+                return self.drop_directory(dir, &left);
+            }
+            if !self.dry_run {
+                remove_tree(dir, &self.own)?;
+            }
+            return Ok(Outcomes::of(Leftover::Unpublished, false));
+        }
+        let now = self
+            .declared
+            .root()
+            .open(place, OFlags::PATH, Symlinks::Reject);
+        let stands =
+            now.is_ok_and(|now| now.meta.entity == Entity::Directory && self.made(&now.meta));
+        if !stands {
+            return Ok(Outcomes::of(Leftover::Nothing, self.entry()?.is_some()));
+        }
+        if let Some(undo) = &self.undo
+            && !self.dry_run
+            && undo.entry(self.id())?.is_none()
+        {
+            undo.record_again(&self.told(place, None, None))?;
+        }
+        Ok(Outcomes::done())
     }
 
     /// Bits are set in one step, after they are told in undo.

@@ -18,7 +18,9 @@ pub struct State {
     pub mode: u32,
     /// Its size; of a directory that was removed, all that is below it too.
     pub size: u64,
-    /// SHA-256 of its content, for a file that was looked at whole.
+    /// SHA-256 of its content, for a file that was looked at whole; for the
+    /// directory an archive was unpacked to, of what tells whether anything in it
+    /// changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<Digest>,
 }

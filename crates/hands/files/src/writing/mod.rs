@@ -26,11 +26,12 @@ mod small;
 
 pub(crate) use base::{digest, digest_file, read_all};
 pub(crate) use carry::carry_over;
+pub(crate) use draft::Draft;
 pub(crate) use lock::{PathLock, Tickets};
-pub(crate) use names::{conflict_name, staged_name};
+pub(crate) use names::{admit_new_name, conflict_name, staged_name};
 pub(crate) use over::put;
 pub(crate) use parents::Parents;
-pub(crate) use place::{Base, Place, Want};
+pub(crate) use place::{Base, Place, Want, moved_on};
 pub(crate) use publish::{Before, Content, Published, Rules, Source, entry_of, publish};
 pub use receipt::{Cas, Label, Receipt, Version};
 pub(crate) use relocate::{Circumstances, relocate};

@@ -23,6 +23,11 @@ pub(crate) fn conflict_name(leaf: &str, request: &RequestId) -> String {
 /// Names that mean a device on Windows, whatever their ending.
 const DEVICES: &[&str] = &["con", "prn", "aux", "nul", "conin$", "conout$"];
 
+/// Windows takes three superscripts for digits here.
+fn is_port(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '\u{b9}' | '\u{b2}' | '\u{b3}')
+}
+
 /// Whether a new entry may be called `name`: one that every common file system
 /// can hold, and that nobody takes for another. Names that exist are not asked.
 pub(crate) fn admit_new_name(name: &str) -> Result<(), Failure> {
@@ -49,12 +54,11 @@ pub(crate) fn admit_new_name(name: &str) -> Result<(), Failure> {
     }
     let stem = name.split('.').next().unwrap_or(name).trim_end();
     let numbered = |prefix: &str| {
-        stem.len() == prefix.len() + 1
-            && stem.is_char_boundary(prefix.len())
-            && stem
-                .get(..prefix.len())
-                .is_some_and(|s| s.eq_ignore_ascii_case(prefix))
-            && stem.ends_with(|c: char| c.is_ascii_digit())
+        let (start, end) = (stem.get(..prefix.len()), stem.get(prefix.len()..));
+        let mut end = end.unwrap_or_default().chars();
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            && end.next().is_some_and(is_port)
+            && end.next().is_none()
     };
     if DEVICES
         .iter()
@@ -85,7 +89,17 @@ mod tests {
             assert!(admit_new_name(name).is_ok(), "{name}");
         }
         for name in [
-            "a.", "a ", " a", "a:b", "a\\b", "CON", "nul.txt", "Com1", "lpt9.log", "a?",
+            "a.",
+            "a ",
+            " a",
+            "a:b",
+            "a\\b",
+            "CON",
+            "nul.txt",
+            "Com1",
+            "lpt9.log",
+            "COM\u{b2}.txt",
+            "a?",
         ] {
             assert_eq!(
                 admit_new_name(name).unwrap_err().reason(),

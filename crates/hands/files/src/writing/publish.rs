@@ -26,12 +26,13 @@ use crate::undo::{Entry, Kept, State, UndoStore};
 pub(super) const COMPARED: u64 = 16 * 1024 * 1024;
 
 /// What goes into the file.
-#[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// These bytes.
     Bytes(Arc<Vec<u8>>),
     /// All of another file.
     Copy(Source<'a>),
+    /// What this writes; it says how much, and what that hashes to.
+    Made(Box<dyn FnOnce(&Draft) -> Result<(u64, Digest), Failure> + 'a>),
 }
 
 /// A file that is copied.
@@ -190,6 +191,10 @@ impl Swap<'_> {
                 if source.expected.is_some_and(|expected| expected != hash) {
                     return Err(crate::guards::mismatch());
                 }
+                (bytes, hash, None)
+            }
+            Content::Made(write) => {
+                let (bytes, hash) = write(&draft)?;
                 (bytes, hash, None)
             }
         };

@@ -1,0 +1,391 @@
+//! Looking into an archive, and unpacking one: attempt, enter, act.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use portcullis_gate::{Live, Settled};
+use portcullis_policy::{Admit, Containment, Terms};
+use portcullis_proto::{Access, Counts, Digest, Failure, Reason, RelPath, Verb};
+use rustix::io::retry_on_intr;
+
+use super::limits::PATIENCE_US;
+use super::manifest::{ItemKind, Manifest};
+use super::source::{Pace, Source};
+use super::stage::Staging;
+use super::stream::Input;
+use super::tar::Tar;
+use super::unzip::Unzip;
+use super::why::{Refused, Stop, Why};
+use super::{Format, read};
+use crate::deeds::{Reading, Unpacking, inspect, unpack};
+use crate::guards::Below;
+use crate::meta::Meta;
+use crate::options::NewModes;
+use crate::scoped::{ScopedFs, elsewhere};
+use crate::undo::{Entry, State, UndoStore};
+use crate::writing::{Cas, Label, Parents, Place, Receipt, Want, digest_file, entry_of, moved_on};
+
+/// What is in an archive that stands in a root.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// Where it really stands.
+    pub path: RelPath,
+    /// The archive's own file.
+    pub meta: Meta,
+    /// What is in it, and what would be refused.
+    pub manifest: Manifest,
+    /// How firmly the path was held inside the root.
+    pub containment: Containment,
+}
+
+/// An archive that was unpacked.
+#[derive(Clone, Debug)]
+pub struct Extracted {
+    /// The directory that was made.
+    pub receipt: Receipt,
+    /// What kind of archive it was.
+    pub format: Format,
+    /// How many files and directories it had.
+    pub entries: u64,
+    /// The size of all files together.
+    pub bytes: u64,
+}
+
+impl ScopedFs {
+    /// Tells what is in an archive, and what unpacking it would refuse. Nothing
+    /// is unpacked.
+    pub async fn inspect_archive(&self, path: &str) -> Result<Inspected, Failure> {
+        let declared = self.declared();
+        let permit = self
+            .enter(Verb::Inspect, path, |path, terms| {
+                let mut reading = Reading::resolve(declared.entry(), declared.root(), path, terms)?;
+                reading.verb = Verb::Inspect;
+                Ok(reading)
+            })
+            .await?;
+        elsewhere(move || {
+            inspect(permit, |reading, live| {
+                let pace = pace(live);
+                let manifest = read(Source::of(&reading.handle)?, &pace)?;
+                let counts = Counts {
+                    entries: manifest.entries,
+                    ..Counts::default()
+                };
+                let inspected = Inspected {
+                    path: reading.path,
+                    meta: reading.meta,
+                    manifest,
+                    containment: reading.containment,
+                };
+                Ok((inspected, Settled::counts(counts)))
+            })
+        })
+        .await
+    }
+
+    /// Unpacks an archive into a directory that is not there yet.
+    pub async fn extract_archive(
+        &self,
+        archive: &str,
+        to: &Self,
+        destination: &str,
+    ) -> Result<Extracted, Failure> {
+        let protected = Arc::new(Mutex::new(None));
+        let first = self
+            .extract_once(archive, to, destination, None, &protected)
+            .await;
+        let found = protected.lock().ok().and_then(|mut found| found.take());
+        match (first, found) {
+            // What is in it is asked about: so ask, about this very archive.
+            (Err(_), Some(about)) => {
+                self.extract_once(archive, to, destination, Some(about), &protected)
+                    .await
+            }
+            (done, _) => done,
+        }
+    }
+
+    async fn extract_once(
+        &self,
+        archive: &str,
+        to: &Self,
+        destination: &str,
+        asked_about: Option<AskedAbout>,
+        protected: &Arc<Mutex<Option<AskedAbout>>>,
+    ) -> Result<Extracted, Failure> {
+        let (from, there) = (self.declared(), to.declared());
+        let attempt = to
+            .attempt(Verb::Extract, destination)?
+            .and(from.entry(), archive, Access::Read)?
+            .and(there.entry(), destination, Access::Archive)?;
+        let path = attempt.path();
+        let permit = attempt
+            .enter(|terms| {
+                let archive = RelPath::parse(archive)?;
+                let archive = Reading::resolve(from.entry(), from.root(), &archive, terms)?;
+                let (entry, root) = (there.entry(), there.root());
+                let want = Want::DirectoryOrNothing;
+                let place = Place::resolve(entry, root, &path, terms, want)?;
+                if place.base.is_some() {
+                    return Err(Failure::from(Reason::AlreadyExists).hint(
+                        "Name a directory that is not there yet; it is made. Nothing is unpacked into one that is there.",
+                    ));
+                }
+                Ok(Unpacking {
+                    archive,
+                    place,
+                    shown: asked_about.as_ref().map(|about| about.archive),
+                    shrinks: asked_about.is_some(),
+                    below: asked_about
+                        .as_ref()
+                        .map(|about| about.below.clone())
+                        .unwrap_or_default(),
+                })
+            })
+            .await?;
+        let (undo, modes) = (to.undo(), to.modes());
+        let protected = Arc::clone(protected);
+        elsewhere(move || {
+            unpack(permit, |deed, terms, live| {
+                let pace = pace(live);
+                let source = Source::of(&deed.archive.handle)?;
+                let manifest = read(source, &pace)?;
+                let format = admit(&manifest, terms)?;
+                let below = takes_protected(&manifest, &deed.place.path, terms)?;
+                if let Some(below) = below.named() {
+                    let archive = digest_file(&deed.archive.handle)?;
+                    if deed.shown != Some(archive) {
+                        if let Ok(mut protected) = protected.lock() {
+                            *protected = Some(AskedAbout { archive, below });
+                        }
+                        return Err(Failure::new(
+                            Reason::ApprovalUnavailable,
+                            "It would bring files that run by themselves or hold secrets, which is asked about.",
+                        ));
+                    }
+                }
+                let work = Work {
+                    source,
+                    format,
+                    manifest: &manifest,
+                    modes,
+                    live,
+                    pace: &pace,
+                };
+                let receipt = work.run(deed.place, undo?.as_deref())?;
+                let extracted = Extracted {
+                    receipt,
+                    format,
+                    entries: manifest.items.len() as u64,
+                    bytes: manifest.bytes,
+                };
+                let settled = Settled {
+                    bytes: Some(extracted.bytes),
+                    hash: None,
+                    counts: Some(Counts {
+                        entries: extracted.entries,
+                        ..Counts::default()
+                    }),
+                };
+                Ok((extracted, settled))
+            })
+        })
+        .await
+    }
+}
+
+/// What a person is asked about before it is unpacked.
+#[derive(Clone, Debug)]
+struct AskedAbout {
+    archive: Digest,
+    /// Some of what it would bring to where something runs it or keeps secrets.
+    below: Vec<RelPath>,
+}
+
+/// Goes on while the deed may, and for as long as one archive may take.
+fn pace<'a>(live: &'a Live<'_>) -> impl Fn() -> Result<(), Failure> + 'a {
+    let deadline = live.monotonic_us().saturating_add(PATIENCE_US);
+    move || {
+        live.still()?;
+        if live.monotonic_us() > deadline {
+            return Err(Reason::Deadline.into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether all of it may be unpacked, and as what.
+fn admit(manifest: &Manifest, terms: &Terms) -> Result<Format, Failure> {
+    if let Some(refused) = manifest.refused.first() {
+        return Err(refused.clone().into());
+    }
+    let most = terms.max_file_bytes();
+    if let Some(item) = manifest.items.iter().find(|item| item.size > most) {
+        let name = item.path.as_str().as_bytes();
+        return Err(Refused::entry(name, Why::EntryTooLarge).into());
+    }
+    manifest.format.ok_or_else(|| Reason::Bug.into())
+}
+
+/// What in it comes to stand where it is asked about by name. What a rule denies
+/// is refused, and all of the archive with it.
+fn takes_protected(
+    manifest: &Manifest,
+    destination: &RelPath,
+    terms: &Terms,
+) -> Result<Below, Failure> {
+    let mut protected = Below::default();
+    for item in &manifest.items {
+        let mut path = destination.clone();
+        for name in item.path.components() {
+            path = path.join(name)?;
+        }
+        // A directory is judged by what comes to stand in it, or in the way.
+        let access = Access::Write;
+        match terms.admits_change(Verb::Extract, access, &path) {
+            Admit::Yes => {}
+            Admit::WouldAsk => protected.add(Some(path)),
+            Admit::Denied if item.kind == ItemKind::Directory && terms.only_leads(&path) => {}
+            Admit::Denied => {
+                return Err(Failure::new(
+                    Reason::DeniedByRule,
+                    format!(
+                        "A rule denies `{}`, which is in the archive, so nothing was unpacked.",
+                        item.path
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(protected)
+}
+
+/// One unpacking under way.
+struct Work<'a> {
+    source: Source<'a>,
+    format: Format,
+    manifest: &'a Manifest,
+    modes: NewModes,
+    live: &'a Live<'a>,
+    pace: Pace<'a>,
+}
+
+impl Work<'_> {
+    fn run(&self, place: Place, undo: Option<&UndoStore>) -> Result<Receipt, Failure> {
+        place.is_still()?;
+        place.parent_is_still()?;
+        let mut parents = Parents::make(place, self.modes.directory, self.live)?;
+        let place = &parents.place;
+        let mut staging = Staging::create(place, self.modes, self.live)?;
+        self.fill(&mut staging)?;
+        let mut labels = Vec::new();
+        if staging.sync().is_err() {
+            labels.push(Label::NotSynced);
+        }
+        // The last looks before anything anybody can see happens.
+        place.parent_is_still()?;
+        self.live.still()?;
+        let now = staging.publish(place)?;
+        let mut kept = None;
+        if let Some(undo) = undo {
+            let entry = Entry {
+                after: Some(State::of(&now, Some(staging.left().digest()))),
+                made: parents.made.clone(),
+                ..entry_of(place, Verb::Extract, self.live)
+            };
+            match undo.record(&entry) {
+                Ok(()) => kept = Some(entry.id),
+                Err(_) => labels.push(Label::NotKept),
+            }
+        }
+        if retry_on_intr(|| rustix::fs::fsync(&place.parent)).is_err() {
+            labels.push(Label::NotSynced);
+        }
+        labels.sort_unstable();
+        labels.dedup();
+        let receipt = Receipt {
+            path: place.path.clone(),
+            dev: now.dev,
+            ino: now.ino,
+            version: now.version(),
+            bytes: self.manifest.bytes,
+            hash: None,
+            created: true,
+            containment: place.containment,
+            cas: Cas::Exact,
+            labels,
+            kept_in: undo.filter(|_| kept.is_some()).map(UndoStore::place),
+            undo: kept,
+        };
+        parents.stay(true);
+        Ok(receipt)
+    }
+
+    fn fill(&self, staging: &mut Staging) -> Result<(), Stop> {
+        match self.format {
+            Format::Zip => self.fill_from_zip(staging),
+            Format::Tar | Format::TarGz | Format::TarBz2 | Format::TarXz | Format::TarZst => {
+                self.fill_from_tar(staging)
+            }
+        }
+    }
+
+    fn fill_from_zip(&self, staging: &mut Staging) -> Result<(), Stop> {
+        let mut unzip = Unzip::new(self.source, self.pace);
+        for (done, item) in self.manifest.items.iter().enumerate() {
+            (self.pace)()?;
+            self.live.progress(done as u64);
+            match (item.kind, item.data) {
+                (ItemKind::Directory, _) => {
+                    staging.directory(&item.path)?;
+                }
+                (ItemKind::File, Some(data)) => {
+                    staging.file(&item.path, item.executable, |put| {
+                        unzip.unpack(item, data, put)
+                    })?;
+                }
+                (ItemKind::File, None) => return Err(Failure::from(Reason::Bug).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A tar is read again; every entry must be what the manifest says, or
+    /// somebody wrote to the archive meanwhile.
+    fn fill_from_tar(&self, staging: &mut Staging) -> Result<(), Stop> {
+        let changed = || Stop::Failed(moved_on(Reason::VersionMismatch));
+        let mut tar = Tar::new(Input::new(self.source, self.format)?, self.pace);
+        let mut items = self.manifest.items.iter().enumerate();
+        while let Some(entry) = tar.next()? {
+            let path = super::names::admit(&entry.name).map_err(|_| changed())?;
+            if path.is_root() {
+                continue;
+            }
+            let Some((done, item)) = items.next() else {
+                return Err(changed());
+            };
+            if path != item.path || entry.kind != Ok(item.kind) || entry.size != item.size {
+                return Err(changed());
+            }
+            self.live.progress(done as u64);
+            match item.kind {
+                ItemKind::Directory => {
+                    staging.directory(&path)?;
+                }
+                ItemKind::File => staging.file(&path, item.executable, |put| {
+                    loop {
+                        let content = tar.content()?;
+                        if content.is_empty() {
+                            return Ok::<(), Stop>(());
+                        }
+                        put(content)?;
+                    }
+                })?,
+            }
+        }
+        if items.next().is_some() {
+            return Err(changed());
+        }
+        Ok(())
+    }
+}
