@@ -116,12 +116,11 @@ impl Authority {
         let mut all: Vec<_> = abandoned.into_iter().map(Interrupted::workspace).collect();
         for chain in unfinished(data)? {
             let mut all_here = true;
+            let mut unbegun = Vec::new();
             for operation in &chain.operations {
                 let Some(root) = operation.root else {
                     // It never came to make anything.
-                    if !dry_run {
-                        self.close_unbegun(operation);
-                    }
+                    unbegun.push(operation);
                     continue;
                 };
                 let declared = self.roots().find(|d| d.root().identity() == root);
@@ -138,6 +137,10 @@ impl Authority {
                 all.push(interrupted);
             }
             if all_here && !dry_run {
+                // Closed with the chain, which is done once.
+                for operation in unbegun {
+                    self.close_unbegun(operation);
+                }
                 mark_swept(data, &chain.name)?;
             }
         }

@@ -357,15 +357,30 @@ impl Undoing<'_> {
                 still: &|| Ok(()),
             },
         )?;
-        parents.stay(true);
         if self.entry.before.is_some() {
-            self.put_kept_at(&to).map_err(|why| {
-                why.hint("It was moved back; what it had overwritten is still kept, since it cannot be put back.")
-            })?;
-            self.tell_what_came_back(&to)?;
+            if let Err(why) = self.put_kept_at(&to) {
+                return Err(self.move_again(&parents.place, &to, why));
+            }
+            // Without it the move can be undone, and not be done again.
+            let _redo_alone = self.tell_what_came_back(&to);
         }
+        parents.stay(true);
         let _kept_if_used = self.unmake(&root);
         Ok(moved.undo)
+    }
+
+    /// What it had overwritten cannot be put back: then it is not moved back.
+    fn move_again(&self, from: &Place, to: &Place, why: Failure) -> Failure {
+        let (source, target) = (from.parent.as_fd(), to.parent.as_fd());
+        match crate::sys::rename_new(source, &from.leaf, target, &to.leaf) {
+            Ok(()) => {
+                let _not_done = self.store.forget(self.live.request_id().as_str());
+                why
+            }
+            Err(_) => why.hint(
+                "It was moved back; what it had overwritten is still kept, since it cannot be put back.",
+            ),
+        }
     }
 
     /// Doing the move again displaces what came back.

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use portcullis_testkit::Scratch;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::course::{course, every};
 use crate::support::{Calls, Chance, anyway, block_on, snapshot};
 use crate::victim::{
-    Mounts, Tree, Trial, VERBS, authority, calls, course, every, every_opening_line_is_closed,
-    left_in_store,
+    Mounts, Tree, Trial, VERBS, authority, calls, every_opening_line_is_closed, left_in_store,
 };
 
 /// Kills at each `every`th step of each verb; says how many.

@@ -12,8 +12,9 @@ use portcullis_proto::Reason;
 use portcullis_testkit::{Scratch, World, is_superuser};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
+use crate::course::{course, every};
 use crate::support::{Calls, snapshot};
-use crate::victim::{LONG, Mounts, Trial, VERBS, course, every, threads};
+use crate::victim::{LONG, Mounts, Trial, VERBS, threads};
 
 /// The calls worth failing: those that touch files.
 const FILE_CALLS: [&str; 27] = [

@@ -11,6 +11,7 @@
     reason = "tests plant what Portcullis is tried on"
 )]
 
+mod course;
 mod crash;
 mod crowd;
 mod faults;

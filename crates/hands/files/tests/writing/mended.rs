@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use portcullis_files::Leftover;
 use portcullis_proto::Reason;
 
+use crate::course::course;
 use crate::support::{Calls, block_on, inode, snapshot, world};
-use crate::victim::{Mounts, Trial, authority, calls, course};
+use crate::victim::{Mounts, Trial, authority, calls};
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let patience = Instant::now() + Duration::from_secs(20);

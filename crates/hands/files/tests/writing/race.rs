@@ -158,10 +158,11 @@ impl Attack {
                         unmount_all(place);
                     }
                 }
-            }
-            // A mount moves along with a directory that is renamed.
-            for mounted in mounts_below(&self.base) {
-                unmount_all(&mounted);
+                // A mount moves along with a directory that is renamed, or lands
+                // on it under its new name: one that stayed there would keep it.
+                for mounted in mounts_below(&self.base) {
+                    unmount_all(&mounted);
+                }
             }
             return turns;
         }
