@@ -68,17 +68,20 @@ pub(crate) const BENCHES: &[Bench] = &[
         run: tail::run,
     },
     Bench {
-        rows: &[
-            "search-1k",
-            "walk-1k",
-            "search-10k",
-            "walk-10k",
-            "search-100k",
-            "walk-100k",
-            "search-flat",
-            "walk-flat",
-        ],
-        run: search::run,
+        rows: &["search-1k", "walk-1k"],
+        run: search::at_1k,
+    },
+    Bench {
+        rows: &["search-10k", "walk-10k"],
+        run: search::at_10k,
+    },
+    Bench {
+        rows: &["search-100k", "walk-100k"],
+        run: search::at_100k,
+    },
+    Bench {
+        rows: &["search-flat", "walk-flat"],
+        run: search::flat,
     },
     Bench {
         rows: &["search-memory", "search-first", "search-late"],

@@ -61,16 +61,18 @@ fn source(seed: u32, bytes: u32) -> String {
     let mut word = seed;
     while text.len() < bytes as usize {
         word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        text.push_str(&format!(
+        let line = format!(
             "export const value_{} = compute({}, {:?}); // Containment of {}\n",
             word % 977,
             word >> 8,
             ["alpha", "beta", "gamma"][(word >> 5) as usize % 3],
             word % 31,
-        ));
+        );
+        text.push_str(&line);
     }
     if seed.is_multiple_of(RARE) {
-        text.push_str(&format!("throw new {NEEDLE}({seed});\n"));
+        let line = format!("throw new {NEEDLE}({seed});\n");
+        text.push_str(&line);
     }
     text
 }
@@ -138,7 +140,7 @@ fn rg(root: &Path, arguments: &[&str]) -> Outcome<usize> {
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()?;
-    Ok(output.stdout.iter().filter(|byte| **byte == b'\n').count())
+    Ok(String::from_utf8(output.stdout)?.lines().count())
 }
 
 /// The version of the ripgrep that is there.
@@ -151,55 +153,31 @@ fn version() -> Outcome<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Both against ripgrep at three sizes, the curve, and the memory.
-pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
-    let version = version()?;
-    let mut rows = Vec::new();
-    let (mut searching, mut walking) = (Vec::new(), Vec::new());
-    let sizes = [
-        (1_000, "search-1k", "walk-1k"),
-        (10_000, "search-10k", "walk-10k"),
-        (100_000, "search-100k", "walk-100k"),
-    ];
-    for (size, search_row, walk_row) in sizes {
-        if setup.smoke && size == 100_000 {
-            continue;
-        }
-        let measured = measure(setup, size)?;
-        let note = |what: &str| format!("wall, {size} files, {what}, against {version}");
-        rows.push(Row::at_most_times(
-            search_row,
-            Unit::Millis,
-            measured.search,
-            LIMIT,
-            note("ScopedFs::search for a regular expression, judged and audited"),
-        ));
-        rows.push(Row::at_most_times(
-            walk_row,
-            Unit::Millis,
-            measured.walk,
-            LIMIT,
-            note("ScopedFs::glob of every file, in order, against its --files"),
-        ));
-        searching.push((size, measured.search_cpu));
-        walking.push((size, measured.walk_cpu));
+/// A thousand files, against ripgrep.
+pub(crate) fn at_1k(setup: &Setup) -> Outcome<Vec<Row>> {
+    against_rg(setup, 1_000, "search-1k", "walk-1k")
+}
+
+/// Ten thousand.
+pub(crate) fn at_10k(setup: &Setup) -> Outcome<Vec<Row>> {
+    against_rg(setup, 10_000, "search-10k", "walk-10k")
+}
+
+/// A hundred thousand; too many for a smoke run.
+pub(crate) fn at_100k(setup: &Setup) -> Outcome<Vec<Row>> {
+    if setup.smoke {
+        return Ok(Vec::new());
     }
-    rows.push(flat("search-flat", &searching));
-    rows.push(flat("walk-flat", &walking));
-    Ok(rows)
+    against_rg(setup, 100_000, "search-100k", "walk-100k")
 }
 
-/// Best times in milliseconds.
-struct Measured {
-    /// On the wall, ours and ripgrep's.
-    search: (f64, f64),
-    walk: (f64, f64),
-    /// Of the processors, ours: what else runs here makes it no larger.
-    search_cpu: f64,
-    walk_cpu: f64,
-}
-
-fn measure(setup: &Setup, size: u32) -> Outcome<Measured> {
+fn against_rg(
+    setup: &Setup,
+    size: u32,
+    search_row: &'static str,
+    walk_row: &'static str,
+) -> Outcome<Vec<Row>> {
+    let version = version()?;
     let scratch = Scratch::new()?;
     let root = scratch.root();
     plant(&root, size)?;
@@ -216,20 +194,12 @@ fn measure(setup: &Setup, size: u32) -> Outcome<Measured> {
         return Err(format!("{ours} files, where rg has {theirs}").into());
     }
     let times = (4_000 / size).clamp(1, 4);
-    let millis = |micros: f64| micros / 1e3;
     let mut effort = setup.effort;
     if size >= 100_000 {
         // Seconds each: what disturbs one round is small against it.
         effort.rounds = 5;
     }
-    let mut search_cpu = f64::INFINITY;
-    let mut walk_cpu = f64::INFINITY;
-    for _ in 0..5 {
-        let cpu = timed(cpu::own, times, || search(&world, usize::MAX, want))?;
-        search_cpu = search_cpu.min(millis(cpu));
-        let cpu = timed(cpu::own, times, || walk(&world, size).map(drop))?;
-        walk_cpu = walk_cpu.min(millis(cpu));
-    }
+    let millis = |micros: f64| micros / 1e3;
     let search = effort.duel(
         || timed(wall, times, || search(&world, usize::MAX, want)).map(millis),
         || {
@@ -241,22 +211,69 @@ fn measure(setup: &Setup, size: u32) -> Outcome<Measured> {
         || timed(wall, times, || walk(&world, size).map(drop)).map(millis),
         || timed(wall, times, || rg(&root, &["--files"]).map(drop)).map(millis),
     )?;
-    Ok(Measured {
-        search,
-        walk,
-        search_cpu,
-        walk_cpu,
-    })
+    let note = |what: &str| format!("wall, {size} files, {what} {version}");
+    Ok(vec![
+        Row::at_most_times(
+            search_row,
+            Unit::Millis,
+            search,
+            LIMIT,
+            note("ScopedFs::search for a regular expression, judged and audited, against"),
+        ),
+        Row::at_most_times(
+            walk_row,
+            Unit::Millis,
+            walk,
+            LIMIT,
+            note("ScopedFs::glob of every file, in order, against --files of"),
+        ),
+    ])
+}
+
+/// What one file costs, by the size of the tree: of the processors, so that
+/// whatever else runs here makes it no larger.
+pub(crate) fn flat(setup: &Setup) -> Outcome<Vec<Row>> {
+    let all = [1_000, 10_000, 100_000];
+    let sizes = if setup.smoke { &all[..2] } else { &all[..] };
+    let mut worlds = Vec::new();
+    for &size in sizes {
+        let scratch = Scratch::new()?;
+        plant(&scratch.root(), size)?;
+        let world = World::new(&scratch, Audit::Real, Vec::new())?;
+        worlds.push((size, world, scratch, [f64::INFINITY; 2]));
+    }
+    // All sizes in turn, so that whatever else runs here meets all of them.
+    for _ in 0..7 {
+        for (size, world, _, best) in &mut worlds {
+            let times = (20_000 / *size).clamp(1, 20);
+            let want = size.div_ceil(RARE) as usize;
+            let costs = [
+                timed(cpu::own, times, || search(world, usize::MAX, want))?,
+                timed(cpu::own, times, || walk(world, *size).map(drop))?,
+            ];
+            for (best, cost) in best.iter_mut().zip(costs) {
+                *best = best.min(cost * 1e3 / f64::from(*size));
+            }
+        }
+    }
+    let curve = |which: usize| {
+        let points = worlds.iter().map(|(size, _, _, best)| (*size, best[which]));
+        points.collect::<Vec<_>>()
+    };
+    Ok(vec![
+        curved("search-flat", &curve(0)),
+        curved("walk-flat", &curve(1)),
+    ])
 }
 
 /// What one file costs must not depend on how many there are.
-fn flat(what: &'static str, curve: &[(u32, f64)]) -> Row {
-    let each = |(size, millis): &(u32, f64)| millis * 1e6 / f64::from(*size);
+fn curved(what: &'static str, curve: &[(u32, f64)]) -> Row {
+    let each = |point: &(u32, f64)| point.1;
     let most = curve.iter().map(each).fold(0.0, f64::max);
     let least = curve.iter().map(each).fold(f64::INFINITY, f64::min);
     let told: Vec<String> = curve
         .iter()
-        .map(|point| format!("{}: {:.0} ns", point.0, each(point)))
+        .map(|(size, nanos)| format!("{size}: {nanos:.0} ns"))
         .collect();
     Row {
         what,
