@@ -34,8 +34,11 @@ pub(crate) enum Content<'a> {
     /// All of another file; and, for undo, its mode and owner too.
     Copy(BorrowedFd<'a>, Option<&'a Meta>),
     /// What this writes; it says how much, and what that hashes to.
-    Made(Box<dyn FnOnce(&Draft) -> Result<(u64, Digest), Failure> + 'a>),
+    Made(Box<Write<'a>>),
 }
+
+/// Writes into a draft.
+type Write<'a> = dyn FnOnce(&Draft) -> Result<(u64, Digest), Failure> + 'a;
 
 /// How a file is put in place.
 #[derive(Clone, Copy, Debug)]

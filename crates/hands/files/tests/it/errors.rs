@@ -49,6 +49,9 @@ const NOT_CONSTRUCTED: &[Reason] = &[
     Reason::Overload,
     Reason::BadArguments,
     Reason::UnknownTool,
+    Reason::UnsupportedArchive, // the `archive` tests: `hostile`
+    Reason::BadArchive,         // the `archive` tests: `hostile`
+    Reason::NameCollision,      // the `archive` tests: `hostile`
 ];
 
 const TREE: &str = "
