@@ -32,7 +32,7 @@ async function scenario(name, client, transport, decide) {
 
   await check('lists five tools with schemas', async () => {
     const { tools } = await client.listTools();
-    assert.deepEqual(tools.map((tool) => tool.name), ['get_file_tree', 'list_files', 'read_file', 'stat', 'glob']);
+    assert.deepEqual(tools.map((tool) => tool.name), ['get_file_tree', 'list_files', 'read_file', 'stat', 'glob', 'inspect_archive']);
     for (const tool of tools) assert.equal(tool.outputSchema.type, 'object');
   });
   await check('reads, lists, finds, with output its schema accepts', async () => {

@@ -22,7 +22,7 @@ async def scenario(mode: str) -> None:
     server = StdioServerParameters(command=binary, args=["mcp", "--dir", directory, "--data-dir", data])
     async with Client(stdio_client(server), mode=mode, elicitation_callback=decide) as client:
         tools = [tool.name for tool in (await client.list_tools()).tools]
-        assert tools == ["get_file_tree", "list_files", "read_file", "stat", "glob", "search_files", "grep"], tools
+        assert tools == ["get_file_tree", "list_files", "read_file", "stat", "glob", "search_files", "grep", "inspect_archive"], tools
         reply = await client.call_tool("read_file", {"filePath": "src/hello.py"})
         assert reply.structured_content["content"] == 'print("hello")\n', reply
         refused = await client.call_tool("read_file", {"filePath": "../secret"})

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::client::{Client, World};
 
 /// How many tools only look; they are listed first.
-const LOOKING: usize = 7;
-const CHANGING: [&str; 7] = [
+const LOOKING: usize = 8;
+const CHANGING: [&str; 9] = [
     "write_file",
     "edit_file",
     "append_file",
@@ -18,6 +18,8 @@ const CHANGING: [&str; 7] = [
     "delete",
     "move",
     "copy_file",
+    "extract_archive",
+    "create_archive",
 ];
 
 async fn tools(client: &mut Client) -> Vec<Value> {
@@ -175,6 +177,49 @@ async fn a_file_is_written_edited_added_to_copied_moved_and_deleted() {
     assert_eq!(deleted["structuredContent"]["entries"], 2);
     assert!(deleted["structuredContent"]["undo"].is_string());
     assert!(!world.path("notes").exists());
+}
+
+#[tokio::test]
+async fn a_directory_is_packed_looked_into_and_unpacked() {
+    let world = World::writing(Mode::Allow);
+    let client = &mut world.connect().handshake(json!({})).await;
+    for format in ["zip", "tar.gz"] {
+        let archive = format!("packed/src.{format}");
+        let arguments = json!({"dirPath": "src", "archivePath": archive, "format": format});
+        let packed = call(&world, client, "create_archive", arguments.clone()).await;
+        assert_ne!(packed["isError"], true, "{packed}");
+        assert_eq!(packed["structuredContent"]["path"], archive.as_str());
+        assert_eq!(packed["structuredContent"]["complete"], true, "{packed}");
+        let again = call(&world, client, "create_archive", arguments).await;
+        is_refused(&again, "file_already_exists", "already_exists");
+        let arguments = json!({"archivePath": archive});
+        let seen = call(&world, client, "inspect_archive", arguments).await;
+        let seen = &seen["structuredContent"];
+        assert_eq!(seen["format"], format, "{seen}");
+        assert_eq!(seen["refused"], json!([]), "{seen}");
+        assert_eq!(seen["totalEntries"], packed["structuredContent"]["entries"]);
+        let into = format!("unpacked/{format}");
+        let arguments = json!({"archivePath": archive, "destinationPath": into});
+        let done = call(&world, client, "extract_archive", arguments.clone()).await;
+        assert_ne!(done["isError"], true, "{done}");
+        assert_eq!(done["structuredContent"]["format"], format, "{done}");
+        assert!(
+            done["structuredContent"]["undo"]
+                .as_str()
+                .unwrap()
+                .starts_with("r_")
+        );
+        assert_eq!(
+            fs::read(world.path(&format!("{into}/main.rs"))).unwrap(),
+            fs::read(world.path("src/main.rs")).unwrap()
+        );
+        let again = call(&world, client, "extract_archive", arguments).await;
+        is_refused(&again, "file_already_exists", "already_exists");
+    }
+    let arguments = json!({"archivePath": "src/main.rs", "destinationPath": "x"});
+    let reply = call(&world, client, "extract_archive", arguments).await;
+    is_refused(&reply, "parse_error", "unsupported_archive");
+    assert!(!world.path("x").exists());
 }
 
 #[tokio::test]

@@ -53,8 +53,11 @@ impl Pax {
     }
 }
 
-/// The first line: key, value, and what follows.
-fn line(bytes: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Stop> {
+/// Key, value, and what follows.
+type Line<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// The first line.
+fn line(bytes: &[u8]) -> Result<Line<'_>, Stop> {
     let blank = memchr::memchr(b' ', bytes).ok_or(Why::Damaged)?;
     let (digits, _) = bytes.split_at_checked(blank).ok_or(Why::Damaged)?;
     let length = usize::try_from(decimal(digits)?).map_err(|_| Why::Damaged)?;

@@ -167,16 +167,14 @@ impl Staging {
             Err(errno) => return Err(failure(errno)),
         }
         self.unpublished = false;
-        match place.landed(self.dev, self.ino) {
-            Ok(meta) => Ok(meta),
-            Err(_) => {
-                // It stands in a directory that is no longer where it was judged
-                // to be: it goes as it came.
-                let back = renameat_with(parent, leaf, parent, own, RenameFlags::NOREPLACE);
-                self.unpublished = back.is_ok();
-                Err(moved_on(Reason::VersionMismatch))
-            }
+        if let Ok(meta) = place.landed(self.dev, self.ino) {
+            return Ok(meta);
         }
+        // It stands in a directory that is no longer where it was judged to be: it
+        // goes as it came.
+        let back = renameat_with(parent, leaf, parent, own, RenameFlags::NOREPLACE);
+        self.unpublished = back.is_ok();
+        Err(moved_on(Reason::VersionMismatch))
     }
 
     /// What was made in it.

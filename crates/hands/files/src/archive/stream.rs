@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
+use ruzstd::decoding::errors::FrameDecoderError;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::format::Format;
@@ -16,7 +17,7 @@ type Packed<'a> = BufReader<Window<'a>>;
 
 enum Decoder<'a> {
     Plain(Packed<'a>),
-    Gz(GzDecoder<Packed<'a>>),
+    Gz(Box<GzDecoder<Packed<'a>>>),
     Bz2(BzDecoder<Packed<'a>>),
     Xz(Box<XzReader<Packed<'a>>>),
     Zst(Box<StreamingDecoder<Packed<'a>, FrameDecoder>>),
@@ -34,7 +35,7 @@ impl<'a> Input<'a> {
     pub(super) fn new(source: Source<'a>, format: Format) -> Result<Self, Stop> {
         let packed = BufReader::with_capacity(64 * 1024, Window::new(source));
         let decoder = match format {
-            Format::TarGz => Decoder::Gz(GzDecoder::new(packed)),
+            Format::TarGz => Decoder::Gz(Box::new(GzDecoder::new(packed))),
             Format::TarBz2 => Decoder::Bz2(BzDecoder::new(packed)),
             Format::TarXz => {
                 let most = u32::try_from(MAX_WINDOW / 1024).unwrap_or(u32::MAX);
@@ -45,10 +46,10 @@ impl<'a> Input<'a> {
             Format::TarZst => {
                 let decoder = StreamingDecoder::new_with_max_window_size(packed, MAX_WINDOW);
                 Decoder::Zst(Box::new(decoder.map_err(|error| {
-                    use ruzstd::decoding::errors::FrameDecoderError as Error;
-                    match error {
-                        Error::WindowSizeTooBig { .. } => Why::Memory,
-                        _ => Why::Damaged,
+                    if matches!(error, FrameDecoderError::WindowSizeTooBig { .. }) {
+                        Why::Memory
+                    } else {
+                        Why::Damaged
                     }
                 })?))
             }
@@ -59,7 +60,9 @@ impl<'a> Input<'a> {
             decoded: 0,
             most: match format {
                 Format::Tar | Format::Zip => u64::MAX,
-                _ => max_decoded(source.len()),
+                Format::TarGz | Format::TarBz2 | Format::TarXz | Format::TarZst => {
+                    max_decoded(source.len())
+                }
             },
         })
     }

@@ -45,7 +45,7 @@ impl<'a> Unzip<'a> {
             Stop::Refused(Refused { entry: None, why }) => {
                 Stop::Refused(Refused::entry(item.path.as_str().as_bytes(), why))
             }
-            other => other,
+            other @ (Stop::Refused(_) | Stop::Failed(_)) => other,
         })
     }
 

@@ -215,11 +215,9 @@ fn kind_of(entry: &Central<'_>) -> (Result<ItemKind, Why>, bool) {
     let kind = match mode & 0o170_000 {
         0o120_000 => Err(Why::Symlink),
         0o010_000 | 0o020_000 | 0o060_000 | 0o140_000 => Err(Why::Special),
-        0o040_000 if named_directory => Ok(ItemKind::Directory),
-        0o100_000 if !named_directory => Ok(ItemKind::File),
-        0 if named_directory => Ok(ItemKind::Directory),
-        0 => Ok(ItemKind::File),
-        0o040_000 | 0o100_000 => Err(Why::FileAndDirectory),
+        0 | 0o040_000 if named_directory => Ok(ItemKind::Directory),
+        0 | 0o100_000 if !named_directory => Ok(ItemKind::File),
+        0 | 0o040_000 | 0o100_000 => Err(Why::FileAndDirectory),
         _ => Err(Why::UnknownType),
     };
     (kind, mode & 0o111 != 0)

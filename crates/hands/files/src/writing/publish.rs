@@ -32,7 +32,7 @@ pub(crate) enum Content<'a> {
     /// All of another file.
     Copy(Source<'a>),
     /// What this writes; it says how much, and what that hashes to.
-    Made(Box<dyn FnOnce(&Draft) -> Result<(u64, Digest), Failure> + 'a>),
+    Made(Box<Write<'a>>),
 }
 
 /// A file that is copied.
@@ -46,6 +46,9 @@ pub(crate) struct Source<'a> {
     /// How many bytes are copied at most: it may grow meanwhile.
     pub(crate) most: u64,
 }
+
+/// Writes into a draft.
+type Write<'a> = dyn FnOnce(&Draft) -> Result<(u64, Digest), Failure> + 'a;
 
 /// How a file is put in place.
 #[derive(Clone, Copy, Debug)]

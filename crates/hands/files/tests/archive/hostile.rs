@@ -24,7 +24,7 @@ impl Case {
     }
 }
 
-fn packed(tool: &str, arguments: &[&str], bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn packed(tool: &str, arguments: &[&str], bytes: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
     let mut child = Command::new(tool)
         .args(arguments)

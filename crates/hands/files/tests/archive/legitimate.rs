@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,7 +44,6 @@ fn tree(top: &Path) {
     }
     write(&format!("{}/deep", vec!["level"; 30].join("/")), b"deep");
     fs::create_dir_all(top.join("hollow")).unwrap();
-    use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(top.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -15,6 +15,7 @@ mod craft_zip;
 mod hostile;
 mod hostile_zip;
 mod legitimate;
+mod memory;
 mod packing;
 mod support;
 mod verbs;

@@ -205,7 +205,7 @@ fn on_a_full_disk_nothing_is_left() {
         return;
     }
     let parts: Vec<Vec<u8>> = (0..60)
-        .map(|n| craft_tar::entry(format!("f{n}").as_bytes(), b'0', &[b'x'; 100_000]))
+        .map(|n| craft_tar::entry(format!("f{n}").as_bytes(), b'0', &vec![b'x'; 100_000]))
         .collect();
     scratch.file("a.bin", craft_tar::tar(&parts));
     let root = scratch.root();

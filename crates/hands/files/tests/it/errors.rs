@@ -48,6 +48,9 @@ const NOT_CONSTRUCTED: &[Reason] = &[
     Reason::Deadline,
     Reason::Overload,
     Reason::UnknownTool,
+    Reason::UnsupportedArchive, // the `archive` tests: `hostile`
+    Reason::BadArchive,         // the `archive` tests: `hostile`
+    Reason::NameCollision,      // the `archive` tests: `hostile`
 ];
 
 const TREE: &str = "
