@@ -34,7 +34,7 @@ const TRACED: &str = "PORTCULLIS_TEST_TRACED";
 
 /// Every change there is, by name. What is undone or redone was done earlier,
 /// by another process.
-pub(crate) const VERBS: [&str; 23] = [
+pub(crate) const VERBS: [&str; 25] = [
     "write",
     "create",
     "edit",
@@ -48,6 +48,7 @@ pub(crate) const VERBS: [&str; 23] = [
     "remove_tree",
     "mkdir",
     "chmod",
+    "extract",
     "undo_write",
     "undo_create",
     "undo_remove",
@@ -56,6 +57,7 @@ pub(crate) const VERBS: [&str; 23] = [
     "undo_mkdir",
     "undo_chmod",
     "undo_copy",
+    "undo_extract",
     "redo_move_over",
     "redo_remove",
 ];
@@ -226,6 +228,10 @@ fn act(calls: &Calls, verb: &str) -> Result<(), Failure> {
         "remove_tree" => calls.remove("d").map(drop),
         "mkdir" => calls.mkdir("n/e/w").map(drop),
         "chmod" => calls.chmod("f", 0o640).map(drop),
+        "extract" => {
+            let fs = &calls.0;
+            block_on(fs.extract_archive("packed", fs, "n/e/w")).map(drop)
+        }
         verb if verb.starts_with("short_") => calls.write("f", &"long ".repeat(LONG / 5)).map(drop),
         verb if verb.starts_with("undo_") || verb.starts_with("redo_") => {
             let entries = calls.0.undo_entries()?;
@@ -234,6 +240,27 @@ fn act(calls: &Calls, verb: &str) -> Result<(), Failure> {
         }
         _ => panic!("{verb}"),
     }
+}
+
+/// A tar with a directory and two files, one of several blocks.
+fn packed() -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, content) in [("d/a", "deep"), ("b", &*"b".repeat(1_500))] {
+        let mut header = [0u8; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..108].copy_from_slice(b"0000644\0");
+        header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+        header[156] = b'0';
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        header[148..156].copy_from_slice(b"        ");
+        let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(content.as_bytes());
+        out.resize(out.len().next_multiple_of(512), 0);
+    }
+    out.resize(out.len() + 1024, 0);
+    out
 }
 
 pub(crate) struct Trial {
@@ -267,6 +294,9 @@ impl Trial {
                 scratch.add("../real = one\n ../f-is-a-mount = yes");
                 scratch.bind("../real", "f").then_some(())?;
             }
+        }
+        if verb.ends_with("extract") {
+            scratch.file("packed", packed());
         }
         let first = snapshot(&scratch.root());
         let earlier = verb
