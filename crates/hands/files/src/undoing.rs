@@ -228,15 +228,19 @@ impl Undoing<'_> {
             Err(errno) => return Err(failure(errno)),
         }
         let displaced = match self.store.pre(id) {
-            Ok(Some(Pre::File(file))) => digest_file(&file).ok(),
-            Ok(_) | Err(_) => None,
+            Ok(Some(Pre::File(file))) => digest_file(&file).map(Some),
+            Ok(_) => Ok(None),
+            Err(why) => Err(why),
         };
-        if displaced.is_none()
-            || displaced != after.hash
-            || place.landed(meta.dev, meta.ino).is_err()
-        {
+        let fits = displaced.and_then(|displaced| {
+            if displaced.is_none() || displaced != after.hash {
+                return Err(changed_since());
+            }
+            place.landed(meta.dev, meta.ino).map(drop)
+        });
+        if let Err(why) = fits {
             let _as_it_was = self.store.swap(id, parent, &place.leaf);
-            return Err(changed_since());
+            return Err(why);
         }
         let redo = Entry {
             before: Some(after.clone()),

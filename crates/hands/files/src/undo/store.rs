@@ -201,7 +201,10 @@ impl UndoStore {
     pub(crate) fn record_again(&self, entry: &Entry) -> Result<(), Failure> {
         let part = self.fresh_part(&entry.id);
         self.write_new(&part, &told(entry)?)?;
-        renameat(&self.dir, &part, &self.dir, json(&entry.id)).map_err(failure)
+        renameat(&self.dir, &part, &self.dir, json(&entry.id)).map_err(|errno| {
+            self.fresh_part(&entry.id);
+            failure(errno)
+        })
     }
 
     /// The operation `undoing` is about to undo `id`. Written down first: after
