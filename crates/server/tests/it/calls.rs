@@ -22,7 +22,14 @@ async fn both_eras_list_the_same_tools_with_truthful_annotations() {
     };
     assert_eq!(
         names(&old_tools),
-        ["get_file_tree", "list_files", "read_file", "stat", "glob"]
+        [
+            "get_file_tree",
+            "list_files",
+            "read_file",
+            "stat",
+            "glob",
+            "inspect_archive"
+        ]
     );
     assert_eq!(names(&old_tools), names(&new_tools));
     for tool in old_tools["result"]["tools"].as_array().unwrap() {

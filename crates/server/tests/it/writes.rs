@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, World};
 
+/// How many tools look, and stand before those that change.
+const LOOKING: usize = 6;
 const CHANGING: [&str; 9] = [
     "write_file",
     "edit_file",
@@ -68,19 +70,19 @@ fn is_refused(reply: &Value, kind: &str, reason: &str) {
 async fn tools_that_change_are_listed_only_where_writing_is_on() {
     let world = World::writing(Mode::Allow);
     let listed = tools(&mut world.connect().handshake(json!({})).await).await;
-    let names: Vec<&str> = listed[5..]
+    let names: Vec<&str> = listed[LOOKING..]
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, CHANGING);
-    for tool in &listed[5..] {
+    for tool in &listed[LOOKING..] {
         assert_eq!(tool["annotations"]["readOnlyHint"], false, "{tool}");
         assert_eq!(tool["annotations"]["openWorldHint"], false, "{tool}");
     }
     // In deny mode, and where nobody switched it on, there are none.
     for world in [World::writing(Mode::Deny), World::new(Mode::Allow)] {
         let mut client = world.connect().handshake(json!({})).await;
-        assert_eq!(tools(&mut client).await.len(), 5);
+        assert_eq!(tools(&mut client).await.len(), LOOKING);
         for tool in CHANGING {
             is_refused(
                 &client.call(tool, json!({"path": "a"})).await,
