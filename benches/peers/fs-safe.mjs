@@ -1,9 +1,12 @@
 // Does what it is told with @openclaw/fs-safe in its strictest mode, and says
-// what that cost: a line `read 100 path`, `list 100 path` or `replace 100 path`
-// on standard input is answered with microseconds per operation, of CPU and on
-// the wall.
+// what that cost: a line `read 100 path`, `list 100 path`, `replace 100 path` or
+// `extract 1 path` on standard input is answered with microseconds per operation,
+// of CPU and on the wall.
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { configureFsSafeNative, root } from "@openclaw/fs-safe";
+import { extractArchive } from "@openclaw/fs-safe/archive";
 
 configureFsSafeNative({ mode: "require" });
 const scope = await root(process.argv[2]);
@@ -21,6 +24,12 @@ const verbs = {
   list: async (path) => {
     const entries = await scope.list(path, { withFileTypes: true });
     if (entries.length !== 1000 || !(entries[0].size > 0)) throw new Error("not the list");
+  },
+  extract: async (path) => {
+    const destDir = join(process.argv[2], "theirs");
+    await mkdir(destDir);
+    const archivePath = join(process.argv[2], path);
+    await extractArchive({ archivePath, destDir, kind: "zip", timeoutMs: 120_000 });
   },
 };
 

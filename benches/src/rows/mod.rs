@@ -1,5 +1,6 @@
 //! One file per promise, or per few that share a world.
 
+mod extract;
 mod flat;
 mod fs_safe;
 mod gate;
@@ -50,6 +51,14 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         rows: &["fs-safe-replace"],
         run: fs_safe::replace,
+    },
+    Bench {
+        rows: &["extract-unzip"],
+        run: extract::unzip,
+    },
+    Bench {
+        rows: &["extract-fs-safe"],
+        run: extract::fs_safe,
     },
     Bench {
         rows: &["mcp-read", "mcp-list"],

@@ -29,7 +29,8 @@ async fn both_eras_list_the_same_tools_with_truthful_annotations() {
             "stat",
             "glob",
             "search_files",
-            "grep"
+            "grep",
+            "inspect_archive"
         ]
     );
     assert_eq!(names(&old_tools), names(&new_tools));

@@ -74,7 +74,8 @@ impl World {
 
     /// A world to change, with writing at `mode`: trusted, granted, undo kept.
     pub(crate) fn writing(mode: Mode) -> Self {
-        let changing = AccessSet::of(&[Access::Write, Access::Delete, Access::Move]);
+        let changing =
+            AccessSet::of(&[Access::Write, Access::Delete, Access::Move, Access::Archive]);
         let modes = Modes::recommended().with(Group::FilesystemWrite, mode);
         Self::build(modes, Some(changing))
     }

@@ -167,14 +167,16 @@ impl Staging {
             Err(errno) => return Err(failure(errno)),
         }
         self.unpublished = false;
-        if let Ok(meta) = place.landed(self.dev, self.ino) {
-            return Ok(meta);
-        }
-        // It stands in a directory that is no longer where it was judged to be: it
-        // goes as it came.
+        let why = match place.landed(self.dev, self.ino) {
+            Ok(meta) => return Ok(meta),
+            // It stands in a directory that is no longer where it was judged to be.
+            Err(why) if why.reason() == Reason::NotFound => moved_on(Reason::VersionMismatch),
+            Err(why) => why,
+        };
+        // It goes as it came.
         let back = renameat_with(parent, leaf, parent, own, RenameFlags::NOREPLACE);
         self.unpublished = back.is_ok();
-        Err(moved_on(Reason::VersionMismatch))
+        Err(why)
     }
 
     /// What was made in it.

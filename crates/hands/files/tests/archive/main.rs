@@ -16,6 +16,7 @@ mod hostile;
 mod hostile_zip;
 mod legitimate;
 mod memory;
+mod mutated;
 mod packing;
 mod support;
 mod verbs;
