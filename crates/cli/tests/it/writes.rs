@@ -20,7 +20,7 @@ fn write(client: &mut Client, path: &str) -> Value {
 fn without_a_word_nothing_can_be_changed() {
     let sandbox = Sandbox::new();
     let mut client = sandbox.serve(&["--permission-filesystem-write", "allow"]);
-    assert_eq!(names(&mut client), 5);
+    assert_eq!(names(&mut client), 8);
     let reply = write(&mut client, "a.txt");
     assert_eq!(reply["structuredContent"]["reason"], "unknown_tool");
     assert_eq!(client.leave(), 0);
@@ -30,7 +30,7 @@ fn without_a_word_nothing_can_be_changed() {
 fn with_write_it_is_allowed_trusted_and_closed_to_others() {
     let sandbox = Sandbox::new();
     let mut client = sandbox.serve(&["--write"]);
-    assert_eq!(names(&mut client), 12);
+    assert_eq!(names(&mut client), 17);
     let reply = write(&mut client, "new/b.txt");
     assert_eq!(reply["structuredContent"]["created"], true, "{reply}");
     let host = sandbox.dir().to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ fn write_access_asks_and_needs_a_trusted_directory() {
     let sandbox = Sandbox::new();
     sandbox.settings(r#"{"permissions": {"filesystemWrite": "deny"}}"#);
     let mut client = sandbox.serve(&["--filesystem-write-access"]);
-    assert_eq!(names(&mut client), 12);
+    assert_eq!(names(&mut client), 17);
     let reply = write(&mut client, "a.txt");
     assert_eq!(reply["structuredContent"]["reason"], "untrusted", "{reply}");
     assert_eq!(client.leave(), 0);
