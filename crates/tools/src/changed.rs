@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use portcullis_files::text::Diff;
-use portcullis_files::{Authority, Cas, Changed, Expect, Label, Receipt};
+use portcullis_files::{Authority, Cas, Changed, Expect, Label, Receipt, UndoPlace};
 use portcullis_gate::Caller;
 use portcullis_proto::{Digest, Failure, Reason, Verb};
 use schemars::JsonSchema;
@@ -40,6 +40,9 @@ pub(crate) struct Reply {
     /// What a person names to have it undone: portcullis undo apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
+    /// Where what it displaced is kept: data_directory, mount_top, in_root or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_in: Option<&'static str>,
     /// What changed, where there is something to show.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<ShownDiff>,
@@ -96,6 +99,7 @@ impl Reply {
             },
             labels: labels(&receipt.labels),
             undo: receipt.undo,
+            kept_in: receipt.kept_in.map(UndoPlace::as_str),
             diff: None,
         }
     }

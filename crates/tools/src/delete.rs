@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use portcullis_files::Authority;
+use portcullis_files::{Authority, UndoPlace};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, RelPath, Verb};
 use schemars::JsonSchema;
@@ -37,6 +37,9 @@ pub(crate) struct Reply {
     /// What a person names to have it back: portcullis undo apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
+    /// Where it is kept: data_directory, mount_top, in_root or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_in: Option<&'static str>,
     /// What was in it, where it was a file and there is something to show.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<ShownDiff>,
@@ -66,6 +69,7 @@ pub(crate) async fn call(
         entries: removed.entries,
         labels: labels(&removed.labels),
         undo: removed.undo,
+        kept_in: removed.kept_in.map(UndoPlace::as_str),
         diff: removed.diff.map(ShownDiff::from),
     };
     let mut text = format!("deleted {}", reply.path);
