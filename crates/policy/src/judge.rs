@@ -143,9 +143,14 @@ pub(crate) fn rule_on(
     trace: &mut impl Trace,
 ) -> Ruling {
     let entity = resource.identity.map(|identity| identity.entity);
-    // What a copy reads, or an archive is made of, is judged as any read of it.
+    // What a copy reads is judged as any read of it; what an archive is made of,
+    // as any search through it.
     let is_read = matches!(resource.access, Access::Read | Access::List) && verb.mutates();
-    let verb = if is_read { Verb::Read } else { verb };
+    let verb = match (is_read, verb == Verb::Archive) {
+        (true, true) => Verb::Search,
+        (true, false) => Verb::Read,
+        (false, _) => verb,
+    };
     rule_on_path(
         verb,
         &resource.path,

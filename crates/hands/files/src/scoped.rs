@@ -284,12 +284,32 @@ impl ScopedFs {
 const AT_ONCE: usize = 4;
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
 
+/// How many archives are looked into, unpacked or made at once: each may hold a
+/// decoder's window.
+const ARCHIVES_AT_ONCE: usize = 2;
+
+static ARCHIVE_TURNS: Semaphore = Semaphore::const_new(ARCHIVES_AT_ONCE);
+
+/// Runs the whole of what is done with an archive, when it is its turn.
+pub(crate) async fn in_archive_turn<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    in_turn_of(&ARCHIVE_TURNS, act).await
+}
+
 /// Runs a whole walk, when it is its turn, on a thread that may block.
 async fn in_turn<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
+    in_turn_of(&TURNS, act).await
+}
+
+async fn in_turn_of<T: Send + 'static>(
+    turns: &'static Semaphore,
+    act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     // Nobody closes it; and if somebody did, a walk more is no harm.
-    let turn = TURNS.acquire().await.ok();
+    let turn = turns.acquire().await.ok();
     elsewhere(move || {
         let done = act();
         drop(turn);

@@ -6,7 +6,7 @@ use portcullis_proto::{BadPath, RelPath};
 use sha2::{Digest as _, Sha256};
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::limits::MAX_COMPONENTS;
+use super::limits::{MAX_COMPONENTS, MAX_ENTRIES};
 use super::why::Why;
 use crate::writing::admit_new_name;
 
@@ -69,6 +69,9 @@ struct Node {
     is_entry: bool,
 }
 
+/// As many entries as there may be, and as many directories that no entry names.
+const MAX_NODES: usize = 2 * MAX_ENTRIES;
+
 /// All names of an archive, as the tree they would become.
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -90,6 +93,9 @@ impl Names {
                 is_directory,
                 is_entry: false,
             });
+            if next as usize > MAX_NODES {
+                return Err(Why::TooManyEntries);
+            }
             if &*node.spelled != part {
                 return Err(Why::Collides);
             }

@@ -17,7 +17,7 @@ use crate::deeds::{Gathered, Packing, Pinned, gather, pack};
 use crate::guards::{check, must_be_there};
 use crate::meta::Meta;
 use crate::options::WriteOptions;
-use crate::scoped::{ScopedFs, elsewhere};
+use crate::scoped::{ScopedFs, in_archive_turn};
 use crate::sys;
 use crate::writing::{Content, Receipt, publish};
 
@@ -63,11 +63,9 @@ impl ScopedFs {
         let attempt = self
             .attempt(Verb::Archive, directory)?
             .and(there.entry(), destination, Access::Write)?
-            .and(from.entry(), directory, Access::List)?;
-        // To see names is not to see bytes.
-        if !self.may_read() {
-            return Err(attempt.refuse(Reason::NoGrant.into()));
-        }
+            .and(from.entry(), directory, Access::List)?
+            // To see names is not to see bytes.
+            .and(from.entry(), directory, Access::Read)?;
         let path = attempt.path();
         let permit = attempt
             .enter(|terms| {
@@ -86,7 +84,7 @@ impl ScopedFs {
         let expecting = to.expecting(&permit.deed().place.path, &options.expect);
         let mode = options.mode;
         let same_root = from.root().identity() == there.root().identity();
-        let packed = elsewhere(move || {
+        let packed = in_archive_turn(move || {
             pack(permit, |deed, terms, live| {
                 let Packing { top, place } = deed;
                 let expected = expecting.replacing(terms, &place, mode)?;

@@ -5,6 +5,7 @@
 //! one size, whatever headers tell it; extension headers are read, bounded and
 //! never chained; and behind the end there are zeros, to the last byte.
 
+use super::limits::MAX_ENTRY;
 use super::manifest::{Builder, ItemKind, Told};
 use super::pax::Pax;
 use super::source::Pace;
@@ -173,6 +174,9 @@ impl<'a> Tar<'a> {
             Ok(ItemKind::Directory) if size > 0 => return Err(wrong(Why::SizeOfDirectory)),
             Err(why) if size > 0 => return Err(wrong(why)),
             Ok(_) | Err(_) => {}
+        }
+        if size > MAX_ENTRY {
+            return Err(wrong(Why::EntryTooLarge));
         }
         let mode = number(header.field(100, 8)).unwrap_or_default();
         self.left = size;

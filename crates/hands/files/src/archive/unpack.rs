@@ -21,7 +21,7 @@ use crate::deeds::{Reading, Unpacking, inspect, unpack};
 use crate::guards::Below;
 use crate::meta::Meta;
 use crate::options::NewModes;
-use crate::scoped::{ScopedFs, elsewhere};
+use crate::scoped::{ScopedFs, in_archive_turn};
 use crate::undo::{Entry, State, UndoStore};
 use crate::writing::{Cas, Label, Parents, Place, Receipt, Want, digest_file, entry_of, moved_on};
 
@@ -63,7 +63,7 @@ impl ScopedFs {
                 Ok(reading)
             })
             .await?;
-        elsewhere(move || {
+        in_archive_turn(move || {
             inspect(permit, |reading, live| {
                 let pace = pace(live);
                 let manifest = read(Source::of(&reading.handle)?, &pace)?;
@@ -145,7 +145,7 @@ impl ScopedFs {
             .await?;
         let (undo, modes) = (to.undo(), to.modes());
         let protected = Arc::clone(protected);
-        elsewhere(move || {
+        in_archive_turn(move || {
             unpack(permit, |deed, terms, live| {
                 let pace = pace(live);
                 let source = Source::of(&deed.archive.handle)?;
@@ -172,7 +172,15 @@ impl ScopedFs {
                     live,
                     pace: &pace,
                 };
-                let receipt = work.run(deed.place, undo?.as_deref())?;
+                // What somebody said yes to is what is put in place.
+                let archive = &deed.archive.handle;
+                let still = || match deed.shown {
+                    Some(shown) if digest_file(archive)? != shown => {
+                        Err(moved_on(Reason::VersionMismatch))
+                    }
+                    Some(_) | None => Ok(()),
+                };
+                let receipt = work.run(deed.place, undo?.as_deref(), &still)?;
                 let extracted = Extracted {
                     receipt,
                     format,
@@ -271,7 +279,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run(&self, place: Place, undo: Option<&UndoStore>) -> Result<Receipt, Failure> {
+    fn run(
+        &self,
+        place: Place,
+        undo: Option<&UndoStore>,
+        still: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<Receipt, Failure> {
         place.is_still()?;
         place.parent_is_still()?;
         let mut parents = Parents::make(place, self.modes.directory, self.live)?;
@@ -283,6 +296,7 @@ impl Work<'_> {
             labels.push(Label::NotSynced);
         }
         // The last looks before anything anybody can see happens.
+        still()?;
         place.parent_is_still()?;
         self.live.still()?;
         let now = staging.publish(place)?;

@@ -58,6 +58,8 @@ pub struct Found {
 
 /// The longest pattern.
 const MAX_PATTERN: usize = 1024;
+/// How deep braces may stand in one another.
+const MAX_BRACES: usize = 8;
 
 /// Compiles a glob on paths below a directory.
 pub(super) fn compiled(pattern: &str) -> Result<GlobMatcher, Failure> {
@@ -73,6 +75,17 @@ pub(super) fn compiled(pattern: &str) -> Result<GlobMatcher, Failure> {
     }
     if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
         return Err(bad("it must stay below the directory"));
+    }
+    let mut depth = 0usize;
+    for byte in pattern.bytes() {
+        depth = match byte {
+            b'{' => depth + 1,
+            b'}' => depth.saturating_sub(1),
+            _ => depth,
+        };
+        if depth > MAX_BRACES {
+            return Err(bad("its braces stand in one another too deeply"));
+        }
     }
     GlobBuilder::new(pattern.trim_start_matches("./"))
         .literal_separator(true)

@@ -25,12 +25,15 @@ impl Deed for Packing {
 
     fn facts(&self) -> Facts {
         let mut facts = self.top.facts(Verb::Archive);
-        let mut looked_at = facts.resources.clone();
-        for resource in &mut looked_at {
-            resource.access = Access::List;
-        }
+        let top = facts.resources.clone();
         facts.resources.push(self.place.resource(Access::Write));
-        facts.resources.append(&mut looked_at);
+        for access in [Access::List, Access::Read] {
+            let looked_at = top.iter().cloned();
+            facts.resources.extend(looked_at.map(|mut resource| {
+                resource.access = access;
+                resource
+            }));
+        }
         facts
     }
 }

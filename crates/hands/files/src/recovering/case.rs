@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, OFlags, unlinkat};
 use rustix::io::Errno;
 
 use super::{Leftover, Outcomes, target};
+use crate::archive::digest_of_tree;
 use crate::authority::Declared;
 use crate::errno::failure;
 use crate::ledger::Unfinished;
@@ -295,7 +296,12 @@ impl<'a> Case<'a> {
             && !self.dry_run
             && undo.entry(self.id())?.is_none()
         {
-            undo.record_again(&self.told(place, None, None))?;
+            let mut entry = self.told(place, None, None);
+            let leaf = place.name().unwrap_or_default();
+            if let Some(after) = &mut entry.after {
+                after.hash = Some(digest_of_tree(dir, leaf)?);
+            }
+            undo.record_again(&entry)?;
         }
         Ok(Outcomes::done())
     }

@@ -62,6 +62,14 @@ fn tars() -> Vec<Case> {
     lone_zero.extend_from_slice(&good);
     let mut binary_size = header(b"a", b'0', 0, 0o644);
     binary_size[124..136].copy_from_slice(b"\x80\0\0\0\x40\0\0\0\0\0\0\0");
+    let mut wrapping = header(b"a", b'0', 0, 0o644);
+    wrapping[124..136].copy_from_slice(b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
+    let deep: Vec<Vec<u8>> = (0..1_000)
+        .map(|n| {
+            let name = format!("{n:03}/{}f", "d/".repeat(30));
+            header(name.as_bytes(), b'0', 0, 0o644)
+        })
+        .collect();
     let mut negative = header(b"a", b'0', 0, 0o644);
     negative[124..136].copy_from_slice(&[0xff; 12]);
     let mut star = header(b"a", b'0', 0, 0o644);
@@ -221,6 +229,12 @@ fn tars() -> Vec<Case> {
             tar(&[summed(binary_size)]),
             Why::EntryTooLarge,
         ),
+        Case::new(
+            "tar wrapping_size",
+            tar(&[summed(wrapping)]),
+            Why::EntryTooLarge,
+        ),
+        Case::new("tar deep_30000", tar(&deep), Why::TooManyEntries),
         Case::new("tar negative_size", tar(&[summed(negative)]), Why::Damaged),
         Case::new("tar star", tar(&[summed(star)]), Why::Dialect),
         Case::new(

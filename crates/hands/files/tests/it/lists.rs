@@ -288,6 +288,7 @@ fn patterns_are_bounded_and_must_be_patterns() {
     bad(tree(vec!["a[".into()]));
     bad(glob("a["));
     bad(glob("{a,b"));
+    bad(glob(&format!("{}a{}", "{".repeat(300), "}".repeat(300))));
     bad(glob("../*"));
     bad(glob("/etc/*"));
     bad(glob(&"x".repeat(1025)));

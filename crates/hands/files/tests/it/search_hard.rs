@@ -487,3 +487,35 @@ fn what_stands_in_a_directory_only_while_it_is_outside_is_never_shown() {
     });
     assert!(whole > 0 && dropped > 0, "{whole} whole, {dropped} dropped");
 }
+
+#[test]
+fn an_expression_over_lines_is_kept_to_its_time_and_its_limits() {
+    let scratch = Scratch::in_memory("");
+    for n in 0..8 {
+        scratch.file(&format!("f{n}"), "line of text\n".repeat(80_000));
+    }
+    let world = World::workspace().clock(RealClock::new()).over(scratch);
+    // From every character it looks on to the end, and takes one.
+    let request = SearchRequest {
+        patience_us: 100_000,
+        multiline: true,
+        ..search_all(r"(?s).*\x01|.")
+    };
+    let began = Instant::now();
+    let found = block_on(world.fs().search(".", request)).unwrap();
+    assert!(!found.complete);
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    // All of every file is one match: no more of it is held than is wanted.
+    let request = SearchRequest {
+        multiline: true,
+        max_matches: 50,
+        ..search_all("(?s).+")
+    };
+    let found = block_on(world.fs().search(".", request)).unwrap();
+    let lines: usize = found.files.iter().map(|file| file.lines.len()).sum();
+    assert!(found.truncated && lines <= 51, "{lines}");
+}

@@ -62,12 +62,13 @@ impl Sink for Taker<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.taken.matches >= self.max_matches || self.taken.bytes >= self.max_bytes {
-            self.taken.more = true;
-            return Ok(false);
-        }
-        // A match over several lines begins in the first of them.
+        // A match over several lines begins in the first of them. Matches that
+        // touch come as one: all of a file may.
         for (line, number) in found.lines().zip(found.line_number().unwrap_or(1)..) {
+            if self.taken.matches >= self.max_matches || self.taken.bytes >= self.max_bytes {
+                self.taken.more = true;
+                return Ok(false);
+            }
             let first = found.line_number() == Some(number);
             let at = if first {
                 self.matcher.find(found.bytes()).ok().flatten()

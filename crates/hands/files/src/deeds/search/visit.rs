@@ -1,8 +1,10 @@
 //! Searching the files of a walk, each through the handle it was judged by.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use grep_matcher::{Match, Matcher, NoCaptures};
 use grep_regex::RegexMatcher;
 use grep_searcher::Searcher;
 use portcullis_proto::{Entity, Failure, Reason, RelPath};
@@ -21,6 +23,10 @@ use crate::sys;
 
 /// A file up to here is read in one go, and searched where it lies.
 const SMALL: usize = 64 * 1024;
+
+/// So many lines are handed on at once at most: what is not among those wanted
+/// is let go then.
+const HELD: usize = 4 * 1024;
 
 /// Searches what a walk comes across.
 pub(super) struct Searches<'a> {
@@ -88,7 +94,7 @@ impl Visit for Searches<'_> {
         names: Vec<Name>,
         tally: &mut Tally,
     ) -> Result<(), Failure> {
-        let mut found = Vec::new();
+        let (mut found, mut held) = (Vec::new(), 0);
         for name in names {
             if name.entity != Entity::File {
                 continue;
@@ -109,7 +115,12 @@ impl Visit for Searches<'_> {
             match self.open(dir, &name.shown, path) {
                 Ok((handle, meta)) => {
                     let lines = self.look(hand, &handle, &meta, path, tally)?;
+                    held += lines.as_ref().map_or(0, |lines| lines.lines.len());
                     found.extend(lines.filter(|_| self.stands(path, &meta, tally)));
+                    if held >= HELD {
+                        self.found.put(&dir.path, std::mem::take(&mut found));
+                        held = 0;
+                    }
                 }
                 Err(failure) => self.pass_over(&failure, tally)?,
             }
@@ -217,23 +228,65 @@ impl Hand {
             stopped: None,
         };
         let small = usize::try_from(meta.size).is_ok_and(|size| size < SMALL);
+        // Over several lines a match may be looked for from every character to
+        // the end; within one, a part is read before the next.
+        let timed = Timed {
+            matcher: &self.matcher,
+            walk,
+            stopped: RefCell::new(None),
+        };
+        let over_lines = self.searcher.multi_line();
         let searched = match small.then(|| fill(handle, meta, &mut self.buffer)) {
             Some(Ok(Some(length))) => {
                 let content = self.buffer.get(..length).unwrap_or_default();
-                self.searcher.search_slice(&self.matcher, content, taker)
+                if over_lines {
+                    self.searcher.search_slice(&timed, content, taker)
+                } else {
+                    self.searcher.search_slice(&self.matcher, content, taker)
+                }
             }
             // Large, or grown since it was looked at.
+            None | Some(Ok(None)) if over_lines => {
+                self.searcher.search_reader(&timed, &mut reader, taker)
+            }
             None | Some(Ok(None)) => self
                 .searcher
                 .search_reader(&self.matcher, &mut reader, taker),
             Some(Err(error)) => Err(error),
         };
-        match (reader.stopped, searched) {
+        match (reader.stopped.or(timed.stopped.into_inner()), searched) {
             (Some(Err(failure)), _) => Err(failure),
             (Some(Ok(())), _) => Ok(Ended::Late),
             (None, Ok(())) => Ok(Ended::Whole),
             (None, Err(_)) => Ok(Ended::Unread),
         }
+    }
+}
+
+/// Looks at the clock before every match it looks for.
+struct Timed<'a> {
+    matcher: &'a RegexMatcher,
+    walk: &'a Walk<'a>,
+    /// Set when it stopped: time was up, or it may not go on.
+    stopped: RefCell<Option<Result<(), Failure>>>,
+}
+
+impl Matcher for Timed<'_> {
+    type Captures = NoCaptures;
+    type Error = &'static str;
+
+    fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Self::Error> {
+        let stopped = match self.walk.is_late() {
+            Ok(false) => return self.matcher.find_at(text, at).map_err(|_| "no match"),
+            Ok(true) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        *self.stopped.borrow_mut() = Some(stopped);
+        Err("time is up")
+    }
+
+    fn new_captures(&self) -> Result<NoCaptures, Self::Error> {
+        Ok(NoCaptures::new())
     }
 }
 

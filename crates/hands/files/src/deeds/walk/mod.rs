@@ -147,7 +147,9 @@ impl Walk<'_> {
                 {
                     company = true;
                     for _ in 1..workers() {
-                        scope.spawn(|| Worker::new(&shared).work());
+                        // Where no more can be started, fewer do it.
+                        let _fewer = std::thread::Builder::new()
+                            .spawn_scoped(scope, || Worker::new(&shared).work());
                     }
                 }
                 first.doing(job);
