@@ -52,7 +52,9 @@ install_peers() (
 
 install_computer_use() (
   cd benches/peers/computer-use
-  [ -f node_modules/@n8n/computer-use/package.json ] || install --ignore-scripts "$computer_use"
+  # Its own prefix: without one npm takes the directory above for it.
+  [ -f node_modules/@n8n/computer-use/package.json ] ||
+    install --prefix . --ignore-scripts "$computer_use"
 )
 
 if ! install_peers || ! install_computer_use; then
