@@ -146,27 +146,6 @@ impl Verb {
         }
     }
 
-    /// Whether one deed covers many files, by terms instead of one by one.
-    pub const fn is_bulk(self) -> bool {
-        match self {
-            Self::List | Self::Tree | Self::Glob | Self::Search | Self::Archive => true,
-            Self::Read
-            | Self::ReadRedacted
-            | Self::Stat
-            | Self::Inspect
-            | Self::Write
-            | Self::Edit
-            | Self::Append
-            | Self::Mkdir
-            | Self::Move
-            | Self::Copy
-            | Self::Remove
-            | Self::Chmod
-            | Self::Extract
-            | Self::Undo => false,
-        }
-    }
-
     /// Whether it may show what a secret holds, and so is asked about there.
     pub const fn reveals(self) -> bool {
         !matches!(self, Self::ReadRedacted)

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use super::facts_of;
 use crate::meta::Meta;
-use crate::root::Root;
+use crate::root::{Opened, Root};
 use crate::sys;
 
 /// A directory (or for a search, a file), open. Proves that it is the one its facts tell of, whatever
@@ -35,13 +35,17 @@ impl Pinned {
     ) -> Result<Self, Failure> {
         let opened = root.open(path, OFlags::RDONLY | OFlags::DIRECTORY, terms.symlinks())?;
         opened.meta.admit_private(entry.policy())?;
-        Ok(Self {
+        Ok(Self::of(entry, root, opened))
+    }
+
+    fn of(entry: &Arc<RootEntry>, root: &Arc<Root>, opened: Opened) -> Self {
+        Self {
             entry: Arc::clone(entry),
             root: Arc::clone(root),
             handle: opened.handle,
             path: opened.path,
             meta: opened.meta,
-        })
+        }
     }
 
     /// Opens the directory or file at `path`; a file only where a read of it
@@ -59,13 +63,7 @@ impl Pinned {
             let named = || sys::is_named(opened.handle.as_fd(), &opened.path);
             opened.meta.admit_file(entry.policy(), named)?;
         }
-        Ok(Self {
-            entry: Arc::clone(entry),
-            root: Arc::clone(root),
-            handle: opened.handle,
-            path: opened.path,
-            meta: opened.meta,
-        })
+        Ok(Self::of(entry, root, opened))
     }
 
     /// What doing `verb` on it looks like from outside.

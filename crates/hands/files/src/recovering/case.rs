@@ -155,14 +155,21 @@ impl<'a> Case<'a> {
             }
             return Ok(Outcomes::of(Leftover::Nothing, done));
         }
+        self.write_down(place, None)?;
+        Ok(Outcomes::done())
+    }
+
+    /// Writes down what is done and was not, with what it displaced if that is
+    /// in the store.
+    pub(super) fn write_down(&self, place: &RelPath, to: Option<&RelPath>) -> Result<(), Failure> {
         if let Some(undo) = &self.undo
             && !self.dry_run
             && undo.entry(self.id())?.is_none()
         {
             let before = undo.held(self.id()).map(|held| State::of(&held, None));
-            undo.record_again(&self.told(place, before, None))?;
+            undo.record_again(&self.told(place, before, to))?;
         }
-        Ok(Outcomes::done())
+        Ok(())
     }
 
     /// A file that is itself a mount is written in place: the draft beside it

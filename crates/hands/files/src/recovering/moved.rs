@@ -9,7 +9,6 @@ use super::case::{Case, look, nearest};
 use super::{Leftover, Outcomes};
 use crate::errno::failure;
 use crate::sys;
-use crate::undo::State;
 
 impl Case<'_> {
     pub(super) fn finish_move(&self) -> Result<Outcomes, Failure> {
@@ -68,13 +67,7 @@ impl Case<'_> {
             }
             return Ok(Outcomes::of(Leftover::Nothing, done));
         }
-        if let Some(undo) = &self.undo
-            && !self.dry_run
-            && undo.entry(self.id())?.is_none()
-        {
-            let before = undo.held(self.id()).map(|held| State::of(&held, None));
-            undo.record_again(&self.told(from, before, Some(to)))?;
-        }
+        self.write_down(from, Some(to))?;
         Ok(Outcomes::done())
     }
 

@@ -71,9 +71,10 @@ fn where_writing_is_off_none_is_made() {
 
 /// Makes two and is killed: run by the test below in a process of its own.
 #[test]
-#[ignore = "a child of the test below"]
-fn makes_two_and_waits() {
-    let data = PathBuf::from(std::env::var("PORTCULLIS_TEMP_OF").unwrap());
+fn child_that_makes_two_and_waits() {
+    let Some(data) = std::env::var_os("PORTCULLIS_TEMP_OF").map(PathBuf::from) else {
+        return;
+    };
     let world = world_over(&data);
     let make = || block_on(world.authority.create_temp_workspace(&agent())).unwrap();
     let both: Vec<TempWorkspace> = vec![make(), make()];
@@ -94,7 +95,7 @@ fn after_a_kill_the_next_start_removes_what_has_no_owner_and_nothing_else() {
     let scratch = portcullis_testkit::Scratch::of("");
     let data = scratch.base().join("data");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "temp::makes_two_and_waits"])
+        .args(["--exact", "temp::child_that_makes_two_and_waits"])
         .env("PORTCULLIS_TEMP_OF", &data)
         .stdout(Stdio::null())
         .spawn()
@@ -132,8 +133,11 @@ fn core_copies_in_any_file_of_the_host_and_nobody_else_does() {
         let from = from.to_str().unwrap();
         block_on(world.authority.copy_in(&to, "in/f", from, &options))
     };
-    let why = copy(agent(), &source).unwrap_err();
-    assert_eq!(why.reason(), Reason::OutsideRoots);
+    // The same answer whether it is there or not.
+    for named in [&source, &out.join("no"), &data_of(&world)] {
+        let why = copy(agent(), named).unwrap_err();
+        assert_eq!(why.reason(), Reason::OutsideRoots);
+    }
     assert!(!world.scratch.root().join("in").exists());
     fs::write(data_of(&world).join("own"), "state").unwrap();
     let done = copy(core(), &source).unwrap();
@@ -173,11 +177,18 @@ fn a_file_of_a_root_is_copied_in_by_whoever_may_read_it_there() {
     block_on(copied).unwrap();
     assert_eq!(Calls::of(&world).read("g"), "one");
     // No detour leads around the question.
-    let secret = world.scratch.root().join("../root/.env");
-    let copied = world
-        .authority
-        .copy_in(&to, "h", secret.to_str().unwrap(), &options);
-    let why = block_on(copied).unwrap_err();
-    assert_eq!(why.reason(), Reason::ApprovalUnavailable);
+    let (plain, detour) = (".env", "../root/.env");
+    for (caller, secret, reason) in [
+        (agent(), plain, Reason::ApprovalUnavailable),
+        (agent(), detour, Reason::Escape),
+        (core(), detour, Reason::ApprovalUnavailable),
+    ] {
+        let to = world.fs_for(&caller);
+        let secret = world.scratch.root().join(secret);
+        let secret = secret.to_str().unwrap();
+        let copied = world.authority.copy_in(&to, "h", secret, &options);
+        let why = block_on(copied).unwrap_err();
+        assert_eq!(why.reason(), reason, "{secret}");
+    }
     assert!(!world.scratch.root().join("h").exists());
 }
