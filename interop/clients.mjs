@@ -30,9 +30,9 @@ async function scenario(name, client, transport, decide) {
   };
   const call = (tool, args) => client.callTool({ name: tool, arguments: args });
 
-  await check('lists five tools with schemas', async () => {
+  await check('lists the looking tools with schemas', async () => {
     const { tools } = await client.listTools();
-    assert.deepEqual(tools.map((tool) => tool.name), ['get_file_tree', 'list_files', 'read_file', 'stat', 'glob', 'inspect_archive']);
+    assert.deepEqual(tools.map((tool) => tool.name), ['get_file_tree', 'list_files', 'read_file', 'stat', 'glob', 'search_files', 'grep', 'inspect_archive']);
     for (const tool of tools) assert.equal(tool.outputSchema.type, 'object');
   });
   await check('reads, lists, finds, with output its schema accepts', async () => {
