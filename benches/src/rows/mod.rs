@@ -24,6 +24,13 @@ pub(crate) struct Bench {
 
 /// Every bench, in the order of the table.
 pub(crate) const BENCHES: &[Bench] = &[
+    // First: ext4 looks at every inode freed in the last minutes before it gives one
+    // out, and the rows below free a hundred thousand. A start that makes two files
+    // would pay for them, and git, which makes none, would not.
+    Bench {
+        rows: &["start", "start-cpu", "idle-rss"],
+        run: start::run,
+    },
     Bench {
         rows: &["read-4k"],
         run: read::run,
@@ -67,10 +74,6 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         rows: &["mcp-edit"],
         run: mcp::edit,
-    },
-    Bench {
-        rows: &["start", "start-cpu", "idle-rss"],
-        run: start::run,
     },
     Bench {
         rows: &["tail-grows", "tail-peak", "far-line"],
