@@ -280,6 +280,7 @@ pub(crate) enum VerbFlag {
     Glob,
     Search,
     Inspect,
+    Watch,
     Write,
     Edit,
     Append,

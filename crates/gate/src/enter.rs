@@ -49,6 +49,7 @@ impl Attempt {
                 book: self.book,
                 terms,
                 grants,
+                session: self.caller.session,
                 cancel: self.caller.cancel,
                 progress: self.caller.progress,
             }),
@@ -288,7 +289,7 @@ fn same_paths(a: &Facts, b: &Facts) -> bool {
     clippy::wildcard_enum_match_arm,
     reason = "few reasons of a verdict have a next step"
 )]
-fn refusal(reason: Reason, source: &Source) -> Failure {
+pub(crate) fn refusal(reason: Reason, source: &Source) -> Failure {
     let failure = Failure::from(reason);
     match reason {
         Reason::DeniedByRule => Failure::new(reason, format!("A rule denies it ({source})."))

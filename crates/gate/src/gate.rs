@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use portcullis_policy::{BadPattern, Effect, Explanation, Rule, Rules, Standing, View, explain};
 use portcullis_proto::{
-    Access, Facts, Failure, Reason, RelPath, RequestId, Resource, SessionId, Verb,
+    Access, Facts, Failure, Principal, Reason, RelPath, RequestId, Resource, SessionId, Verb,
 };
 
 use crate::approve::Keeper;
@@ -285,11 +285,18 @@ impl Gate {
     }
 
     pub(crate) fn view(&self, caller: &Caller, root: &RootEntry) -> View {
+        self.view_of(caller.session.as_ref(), &caller.subject.principal, root)
+    }
+
+    pub(crate) fn view_of(
+        &self,
+        session: Option<&SessionId>,
+        principal: &Principal,
+        root: &RootEntry,
+    ) -> View {
         View {
             rules: self.rules.load_full(),
-            session: self
-                .sessions
-                .of(caller.session.as_ref(), &caller.subject.principal),
+            session: self.sessions.of(session, principal),
             root: root.id().clone(),
             policy: Arc::clone(root.policy()),
             trusted: root.trusted(),

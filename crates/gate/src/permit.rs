@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::Terms;
-use portcullis_proto::{Failure, Outcome, Reason, RequestId, Staged, Subject};
+use portcullis_policy::{Standing, Terms, Verdict, judge};
+use portcullis_proto::{Failure, Outcome, Reason, RequestId, SessionId, Staged, Subject};
 
 use crate::book::Book;
 use crate::caller::{CancelFlag, Progress};
 use crate::clock::Clock;
 use crate::deed::{Deed, Settled};
+use crate::enter::refusal;
 use crate::gate::Gate;
 use crate::grant::Grant;
+use crate::root::RootEntry;
 
 /// Proof that this very deed was judged and may be done once. Only
 /// [`Attempt::enter`](crate::Attempt::enter) makes one. It does not prove that
@@ -22,6 +24,7 @@ pub struct Permit<D: Deed> {
     pub(crate) book: Book,
     pub(crate) terms: Terms,
     pub(crate) grants: Vec<Arc<Grant>>,
+    pub(crate) session: Option<SessionId>,
     pub(crate) cancel: CancelFlag,
     pub(crate) progress: Option<Progress>,
 }
@@ -30,6 +33,7 @@ pub struct Permit<D: Deed> {
 pub struct Live<'a> {
     grants: &'a [Arc<Grant>],
     gate: &'a Gate,
+    session: Option<&'a SessionId>,
     clock: &'a dyn Clock,
     book: &'a Book,
     cancel: &'a CancelFlag,
@@ -47,6 +51,21 @@ impl Live<'_> {
             .iter()
             .try_for_each(|grant| grant.holds_by(self.clock))
             .map_err(Failure::from)
+    }
+
+    /// What the rules of this moment say of the deed, which is in `root`. One
+    /// that lasts asks before it hands anything on: what was allowed when it
+    /// began may be denied by now. What a person said yes to stays said.
+    pub fn judged_again(&self, root: &RootEntry) -> Result<Terms, Failure> {
+        self.still()?;
+        let principal = &self.book.subject().principal;
+        let view = &self.gate.view_of(self.session, principal, root);
+        let granted = true;
+        match judge(&self.book.facts, &[Standing { view, granted }]) {
+            Verdict::Deny(denial) => Err(refusal(denial.reason, &denial.source)),
+            Verdict::Allow(terms, _) => Ok(terms),
+            Verdict::Ask(_) => Terms::under([view]).ok_or_else(|| Reason::NoGrant.into()),
+        }
     }
 
     /// Tells whoever asked how far it is.
@@ -108,6 +127,7 @@ impl<D: Deed> Permit<D> {
         let live = Live {
             grants: &self.grants,
             gate: &self.gate,
+            session: self.session.as_ref(),
             clock: &*self.gate.clock,
             book: &self.book,
             cancel: &self.cancel,
@@ -116,8 +136,10 @@ impl<D: Deed> Permit<D> {
         if let Err(failure) = self.gate.check_open().and_then(|()| live.still()) {
             return Err(self.book.refuse(failure));
         }
-        let mutates = self.book.facts.verb.mutates();
-        if mutates && let Err(down) = self.book.begin() {
+        let verb = self.book.facts.verb;
+        if verb.has_opening_line()
+            && let Err(down) = self.book.begin()
+        {
             return Err(self.book.refuse(unrecorded(&down)));
         }
         let done = act(self.deed, &self.terms, &live);
@@ -125,7 +147,7 @@ impl<D: Deed> Permit<D> {
             Ok((value, settled)) => match self.book.close(Outcome::Success, None, settled) {
                 Ok(()) => Ok(value),
                 // Closing sealed the gate; what is done stays done.
-                Err(_) if mutates => Ok(value),
+                Err(_) if verb.mutates() => Ok(value),
                 Err(down) => Err(unrecorded(&down)),
             },
             Err(failure) => {

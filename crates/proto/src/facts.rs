@@ -27,6 +27,8 @@ pub enum Verb {
     Search,
     /// Look into an archive.
     Inspect,
+    /// Be told what changes below a directory, or of one file.
+    Watch,
     /// Create a file, or replace its content.
     Write,
     /// Change parts of a file.
@@ -53,7 +55,7 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Read,
         Self::ReadRedacted,
         Self::Stat,
@@ -62,6 +64,7 @@ impl Verb {
         Self::Glob,
         Self::Search,
         Self::Inspect,
+        Self::Watch,
         Self::Write,
         Self::Edit,
         Self::Append,
@@ -86,6 +89,7 @@ impl Verb {
             Self::Glob => "glob",
             Self::Search => "search",
             Self::Inspect => "inspect",
+            Self::Watch => "watch",
             Self::Write => "write",
             Self::Edit => "edit",
             Self::Append => "append",
@@ -110,7 +114,8 @@ impl Verb {
             | Self::Tree
             | Self::Glob
             | Self::Search
-            | Self::Inspect => Group::FilesystemRead,
+            | Self::Inspect
+            | Self::Watch => Group::FilesystemRead,
             Self::Write
             | Self::Edit
             | Self::Append
@@ -141,6 +146,7 @@ impl Verb {
             | Self::Extract
             | Self::Undo => Access::Write,
             Self::Archive => Access::Archive,
+            Self::Watch => Access::Watch,
             Self::Remove => Access::Delete,
             Self::Move => Access::Move,
         }
@@ -151,7 +157,13 @@ impl Verb {
         !matches!(self, Self::ReadRedacted)
     }
 
-    /// Whether it changes anything, and so writes an opening line.
+    /// Whether it writes a line before it acts: what it changes, or tells as it
+    /// goes along, is on record whatever becomes of the process.
+    pub const fn has_opening_line(self) -> bool {
+        self.mutates() || matches!(self, Self::Watch)
+    }
+
+    /// Whether it changes anything.
     pub const fn mutates(self) -> bool {
         match self.group() {
             Group::FilesystemWrite => true,

@@ -8,7 +8,7 @@ use portcullis_proto::{Failure, Json, Mode, Reason, ToolCall, ToolReply, ToolSpe
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::{Machine, ResourcePage, ResourceText, Task};
+use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task};
 use crate::quoted::quoted;
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
@@ -175,6 +175,20 @@ impl Machine for Here {
                 ));
             }
             resource::read(&self.authority, caller, uri).await
+        })
+    }
+
+    fn watch_resource<'a>(
+        &'a self,
+        caller: &'a Caller,
+        uri: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Watch, uri, why));
+            }
+            resource::watch(&self.authority, caller, uri).await
         })
     }
 

@@ -39,5 +39,8 @@ mod write_file;
 
 pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
-pub use machine::{Machine, ResourceEntry, ResourcePage, ResourceText, Task};
+pub use machine::{
+    Machine, ResourceChange, ResourceChanges, ResourceEntry, ResourcePage, ResourceText,
+    ResourceWatch, Task,
+};
 pub use resource::base64;

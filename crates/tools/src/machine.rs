@@ -3,8 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use portcullis_files::{Change, Watch};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, ToolCall, ToolReply, ToolSpec};
+use portcullis_proto::{Failure, RootId, ToolCall, ToolReply, ToolSpec};
+
+use crate::resource;
 
 /// What a machine's method returns: boxed, because machines are used as `dyn`.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -34,6 +37,51 @@ pub enum ResourceText {
     Bytes(Vec<u8>),
 }
 
+/// A resource somebody listens to. Dropped, it is not watched any more.
+#[derive(Debug)]
+pub struct ResourceWatch {
+    pub(crate) watch: Watch,
+    pub(crate) root: RootId,
+}
+
+/// One resource, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceChange {
+    /// `portcullis://<root>/<path>`.
+    pub uri: String,
+    /// What became of it: `created`, `modified` or `removed`.
+    pub change: &'static str,
+}
+
+/// What changed since last told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceChanges {
+    /// Each resource once, in the order of the tree.
+    pub changes: Vec<ResourceChange>,
+    /// Whether some were lost: look again at what is watched.
+    pub overflow: bool,
+    /// Whether everything below it that may be shown is watched.
+    pub complete: bool,
+}
+
+impl ResourceWatch {
+    /// What changed next; `None` when there is nothing more to come.
+    pub async fn next(&mut self) -> Result<Option<ResourceChanges>, Failure> {
+        let Some(batch) = self.watch.next().await? else {
+            return Ok(None);
+        };
+        let change = |change: &Change| ResourceChange {
+            uri: resource::uri(&self.root, &change.path),
+            change: change.kind.as_str(),
+        };
+        Ok(Some(ResourceChanges {
+            changes: batch.names.iter().map(change).collect(),
+            complete: batch.complete,
+            overflow: batch.overflow,
+        }))
+    }
+}
+
 /// Something that offers tools and files. The agent cannot tell which kind.
 pub trait Machine: Send + Sync {
     /// The tools there are for `caller`, in a stable order. A group in deny
@@ -59,6 +107,13 @@ pub trait Machine: Send + Sync {
         caller: &'a Caller,
         uri: &'a str,
     ) -> Task<'a, Result<(ResourceText, String), Failure>>;
+
+    /// Watches one resource: a file, or a directory with all below it.
+    fn watch_resource<'a>(
+        &'a self,
+        caller: &'a Caller,
+        uri: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>>;
 
     /// What a person should know about this machine, in a few sentences for
     /// the agent's instructions.

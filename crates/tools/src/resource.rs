@@ -1,18 +1,21 @@
 //! Files as MCP resources: `portcullis://<root>/<path>`.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use base64::Engine as _;
-use portcullis_files::{Authority, ByteWindow, ListRequest, Order, Want};
+use portcullis_files::{Authority, ByteWindow, ListRequest, Order, ScopedFs, Want, WatchRequest};
 use portcullis_gate::Caller;
 use portcullis_proto::{Entity, Failure, Reason, RelPath, RootId, Verb};
 
 use crate::arguments::scope;
-use crate::machine::{ResourceEntry, ResourcePage, ResourceText};
+use crate::machine::{ResourceEntry, ResourcePage, ResourceText, ResourceWatch};
 
 /// How many resources a page lists.
 const PAGE: usize = 200;
 const SCHEME: &str = "portcullis://";
+/// For how long changes are gathered: a client looks again once, not once a save.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Lists the files at the top of every root the caller may list, root by root.
 pub(crate) async fn list(
@@ -84,26 +87,7 @@ pub(crate) async fn read(
     caller: &Caller,
     uri: &str,
 ) -> Result<(ResourceText, String), Failure> {
-    let unknown = || {
-        Failure::new(Reason::UnknownRoot, "The URI names no root served here.")
-            .hint("URIs look like portcullis://workspace/src/main.rs.")
-    };
-    let rest = uri
-        .strip_prefix(SCHEME)
-        .ok_or_else(|| authority.gate().refuse(caller, Verb::Read, uri, unknown()))?;
-    let (root, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let path = decode(path).ok_or_else(|| {
-        authority
-            .gate()
-            .refuse(caller, Verb::Read, uri, Reason::BadName.into())
-    })?;
-    // In a URI everything behind the root is relative; `//etc` is no absolute path.
-    if path.starts_with('/') || path.starts_with('~') {
-        return Err(authority
-            .gate()
-            .refuse(caller, Verb::Read, uri, Reason::Escape.into()));
-    }
-    let (scope, path) = scope(authority, caller, Verb::Read, Some(root), &path)?;
+    let (scope, path) = named(authority, caller, Verb::Read, uri)?;
     let page = scope.read_bytes(&path, ByteWindow::Whole).await?;
     Ok(match String::from_utf8(page.bytes) {
         Ok(text) if !text.contains('\0') => (
@@ -121,7 +105,47 @@ pub(crate) async fn read(
     })
 }
 
-fn uri(root: &RootId, path: &RelPath) -> String {
+/// The scope and the path that a URI names, for `verb`.
+fn named(
+    authority: &Authority,
+    caller: &Caller,
+    verb: Verb,
+    uri: &str,
+) -> Result<(ScopedFs, String), Failure> {
+    let refuse = |why: Failure| authority.gate().refuse(caller, verb, uri, why);
+    let rest = uri.strip_prefix(SCHEME).ok_or_else(|| {
+        refuse(
+            Failure::new(Reason::UnknownRoot, "The URI names no root served here.")
+                .hint("URIs look like portcullis://workspace/src/main.rs."),
+        )
+    })?;
+    let (root, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let path = decode(path).ok_or_else(|| refuse(Reason::BadName.into()))?;
+    // In a URI everything behind the root is relative; `//etc` is no absolute path.
+    if path.starts_with('/') || path.starts_with('~') {
+        return Err(refuse(Reason::Escape.into()));
+    }
+    scope(authority, caller, verb, Some(root), &path)
+}
+
+/// Watches a file, or a directory and all below it, by its URI.
+pub(crate) async fn watch(
+    authority: &Authority,
+    caller: &Caller,
+    uri: &str,
+) -> Result<ResourceWatch, Failure> {
+    let (scope, path) = named(authority, caller, Verb::Watch, uri)?;
+    let request = WatchRequest {
+        gather: GATHER,
+        ..WatchRequest::default()
+    };
+    Ok(ResourceWatch {
+        root: scope.declared().entry().id().clone(),
+        watch: scope.watch(&path, request).await?,
+    })
+}
+
+pub(crate) fn uri(root: &RootId, path: &RelPath) -> String {
     let mut uri = format!("{SCHEME}{root}/");
     for byte in path.as_str().bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'/') {

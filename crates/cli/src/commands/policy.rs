@@ -107,6 +107,7 @@ const fn verb(flag: VerbFlag) -> Verb {
         VerbFlag::Glob => Verb::Glob,
         VerbFlag::Search => Verb::Search,
         VerbFlag::Inspect => Verb::Inspect,
+        VerbFlag::Watch => Verb::Watch,
         VerbFlag::Write => Verb::Write,
         VerbFlag::Edit => Verb::Edit,
         VerbFlag::Append => Verb::Append,

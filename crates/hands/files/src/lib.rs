@@ -47,10 +47,11 @@ mod writing;
 
 pub use authority::{Authority, Declared, Located};
 pub use deeds::{
-    ByteWindow, BytesPage, Case, Changing, Entry, Found, FoundIn, FoundLine, FoundLines,
-    GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing, Looking, Order, Packing,
-    Reading, RedactedReply, SearchRequest, Searching, StatReply, TextFrom, TextReply, TextRequest,
-    Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want,
+    ByteWindow, BytesPage, Case, Change, ChangeKind, Changes, Changing, Entry, Found, FoundIn,
+    FoundLine, FoundLines, GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing,
+    Looking, Order, Packing, Reading, RedactedReply, SearchRequest, Searching, StatReply, TextFrom,
+    TextReply, TextRequest, Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want, Watch,
+    WatchRequest, Watching,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,

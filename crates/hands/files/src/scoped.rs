@@ -1,6 +1,6 @@
 //! The whole of it for callers: attempt, enter, act, in one place.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use portcullis_gate::{Attempt, Caller, Deed, Gate, Permit};
 use portcullis_policy::{Class, Terms};
@@ -12,8 +12,8 @@ use crate::authority::Declared;
 use crate::deeds::{
     ByteWindow, BytesPage, Found, FoundLines, GlobRequest, Globbing, ListRequest, Listed, Listing,
     Looking, Pinned, Reading, RedactedReply, SearchRequest, Searching, Sighted, StatReply,
-    TextReply, TextRequest, Tree, TreeRequest, Treeing, glob, list, read_bytes, read_json,
-    read_redacted, read_text, search, stat, tree,
+    TextReply, TextRequest, Tree, TreeRequest, Treeing, Watch, WatchRequest, Watching, ends, glob,
+    list, read_bytes, read_json, read_redacted, read_text, search, stat, tree, watch,
 };
 use crate::hiding::Hiding;
 use crate::meta::Meta;
@@ -175,6 +175,31 @@ impl ScopedFs {
         elsewhere(move || tree(permit, &request)).await
     }
 
+    /// Tells what changes below a directory, or of one file, for as long as the
+    /// watch is kept.
+    pub async fn watch(&self, path: &str, request: WatchRequest) -> Result<Watch, Failure> {
+        let (entry, root) = (&self.declared.entry, &self.declared.root);
+        let attempt = self.attempt(Verb::Watch, path)?;
+        let turns = Arc::clone(&WATCHES);
+        let turn = turns.try_acquire_owned().map_err(|_| {
+            Failure::new(
+                Reason::Overload,
+                format!("{WATCHES_AT_ONCE} watches are kept already, so this one was not begun."),
+            )
+            .hint("End one, or watch a directory above several of them.")
+        });
+        let (teller, listener) = match turn.and_then(ends) {
+            Ok(ends) => ends,
+            Err(why) => return Err(attempt.refuse(why)),
+        };
+        let path = attempt.path();
+        let permit = attempt
+            .enter(|terms| Sighted::resolve(entry, root, &path, terms).map(Watching))
+            .await?;
+        tokio::task::spawn_blocking(move || watch(permit, &request, teller));
+        listener.begun().await
+    }
+
     /// Remembers what was read, for the write that may follow. Where nothing can
     /// be changed anyway, there is nothing to remember.
     fn saw(&self, path: &RelPath, meta: &Meta) {
@@ -283,6 +308,12 @@ impl ScopedFs {
 /// processors, and what waits for its turn holds neither a thread nor a handle.
 const AT_ONCE: usize = 4;
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// How many watches are kept at once: each holds a thread, and one of the 128
+/// queues the kernel keeps for a user.
+const WATCHES_AT_ONCE: usize = 32;
+static WATCHES: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new(WATCHES_AT_ONCE)));
 
 /// How many archives are looked into, unpacked or made at once: each may hold a
 /// decoder's window.

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use portcullis_gate::{Approver, Caller, CancelFlag};
 use portcullis_proto::{Failure, Reason, ToolCall, ToolReply};
 use portcullis_store::DurableApprover;
+use portcullis_tools::ResourceWatch;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, InputRequiredResult, InputResponses,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::ask::{Elicit, Suspend};
+use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, tell_changes, tell_end};
 use super::{McpParts, resume, shape, written};
 
 /// The era in which every request stands alone.
@@ -29,6 +33,7 @@ fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
 #[derive(Clone)]
 pub(super) struct Handler {
     parts: McpParts,
+    subscriptions: Arc<Subscriptions>,
 }
 
 /// A call on its way: who asks, and where a question to the client waits.
@@ -40,7 +45,10 @@ struct Errand {
 
 impl Handler {
     pub(super) fn new(parts: McpParts) -> Self {
-        Self { parts }
+        Self {
+            parts,
+            subscriptions: Arc::default(),
+        }
     }
 
     /// The caller behind a request, with whoever can be asked: the client if it
@@ -81,6 +89,21 @@ impl Handler {
             suspend,
             cancel,
         }
+    }
+
+    /// Begins to watch a resource. Nobody is asked about it: what would have to
+    /// be asked about is refused, and so it is in whatever is told later.
+    async fn watch(
+        &self,
+        uri: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ResourceWatch, Failure> {
+        let mut errand = self.errand("mcp/resources/subscribe", context);
+        errand.caller.approver = None;
+        let watch = self.parts.machine.watch_resource(&errand.caller, uri);
+        unless_cancelled(context, &errand.cancel, watch)
+            .await
+            .and_then(|begun| begun)
     }
 
     /// Brings the answer a retried call carries, if it carries one.
@@ -136,6 +159,7 @@ impl ServerHandler for Handler {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
+            .enable_resources_subscribe()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(
@@ -266,6 +290,64 @@ impl ServerHandler for Handler {
             (Some(Err(failure)), _) | (None, Err(failure)) => Err(shape::error(&failure)),
             (None, Ok((text, mime))) => Ok(shape::contents(&request.uri, text, mime).into()),
         }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let uri = request.uri;
+        if self.subscriptions.has(&uri) {
+            return Ok(());
+        }
+        let watch = self.watch(&uri, &context).await;
+        let watch = watch.map_err(|failure| shape::error(&failure))?;
+        let task = tell_changes(watch, uri.clone(), Ear::Session(context.peer));
+        let task = AbortOnDropHandle::new(tokio::spawn(task));
+        self.subscriptions.keep(uri, task);
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.end(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let uris = requested.resource_subscriptions.iter().flatten();
+        let accepted = uris.take(MAX_SUBSCRIPTIONS).cloned();
+        Some(
+            SubscriptionFilter::builder()
+                .resource_subscriptions(accepted)
+                .build(),
+        )
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut told = tokio::task::JoinSet::new();
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            let ear = Ear::Stream(context.sink().clone());
+            match self.watch(uri, context.request_context()).await {
+                Ok(watch) => {
+                    told.spawn(tell_changes(watch, uri.clone(), ear));
+                }
+                Err(failure) => tell_end(uri, &failure, &ear).await,
+            }
+        }
+        // When nothing is watched any more there is nothing to listen to.
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = async { while told.join_next().await.is_some() {} } => {}
+        }
+        Ok(())
     }
 }
 

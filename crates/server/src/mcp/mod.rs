@@ -10,6 +10,7 @@ mod handler;
 mod resume;
 mod shape;
 mod stdio;
+mod subscribe;
 mod wire;
 mod written;
 

@@ -12,4 +12,5 @@ mod asks;
 mod calls;
 mod client;
 mod resources;
+mod subscriptions;
 mod writes;

@@ -13,6 +13,7 @@ mod text;
 mod tree;
 mod unpack;
 mod walk;
+mod watch;
 
 use std::sync::Arc;
 
@@ -45,6 +46,8 @@ pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
 pub use unpack::Unpacking;
 pub(crate) use unpack::{inspect, unpack};
 pub use walk::Hidden;
+pub use watch::{Change, ChangeKind, Changes, Watch, WatchRequest, Watching};
+pub(crate) use watch::{ends, watch};
 
 /// The key to spend a permit on a file; made nowhere but in this crate.
 #[derive(Debug)]

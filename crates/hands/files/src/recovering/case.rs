@@ -74,7 +74,8 @@ impl<'a> Case<'a> {
             | Verb::Tree
             | Verb::Glob
             | Verb::Search
-            | Verb::Inspect => Ok(Outcomes::not_done()),
+            | Verb::Inspect
+            | Verb::Watch => Ok(Outcomes::not_done()),
         }
     }
 

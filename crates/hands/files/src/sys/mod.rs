@@ -8,6 +8,7 @@ compile_error!("only Linux is supported yet: the other platforms' openers are no
 
 mod lease;
 mod linux;
+mod notices;
 pub(crate) mod probe;
 
 pub(crate) use lease::has_writer;
@@ -15,3 +16,4 @@ pub(crate) use linux::{
     BENEATH, child_meta, handle_meta, is_named, list_buffer, mount_of, open_child, open_walk,
     open_whole, rename_new, stamping_clock, still_named, where_is,
 };
+pub(crate) use notices::{Notice, Notices, Told, Waker};

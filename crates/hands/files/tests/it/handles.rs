@@ -1,8 +1,10 @@
 //! Handles: none is left behind, and a walk holds no more than its depth.
 
+use portcullis_files::WatchRequest;
+use portcullis_proto::Reason;
 use portcullis_testkit::{Scratch, World};
 
-use crate::attempts::{Reading, attempt, block_on, glob_all, workspace};
+use crate::attempts::{Reading, attempt, block_on, glob_all, is_alone, workspace};
 
 /// How many handles of this process lead into `dir`. Other tests run beside
 /// this one, so theirs are not counted.
@@ -97,4 +99,31 @@ fn no_handle_survives_into_a_child() {
     let shown = String::from_utf8_lossy(&child.stdout).into_owned();
     assert!(open_in(&base) > 0, "the root is open");
     assert!(!shown.contains(&*base.to_string_lossy()), "{shown}");
+}
+
+#[test]
+fn there_are_only_so_many_watches_and_those_that_end_leave_nothing() {
+    // Alone, because they are counted for the whole process.
+    if !is_alone("handles::there_are_only_so_many_watches_and_those_that_end_leave_nothing") {
+        return;
+    }
+    let world = workspace("d/e/f = 1");
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    block_on(async {
+        let fs = world.fs();
+        let begin = || fs.watch(".", WatchRequest::default());
+        begin().await.unwrap().end().await;
+        let before = open();
+        for _ in 0..3 {
+            let mut kept = Vec::new();
+            for _ in 0..32 {
+                kept.push(begin().await.unwrap());
+            }
+            assert_eq!(begin().await.unwrap_err().reason(), Reason::Overload);
+            for watch in kept {
+                watch.end().await;
+            }
+        }
+        assert_eq!(open(), before);
+    });
 }
