@@ -181,7 +181,7 @@ fn rules(
     })
 }
 
-fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
+pub(crate) fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
     let raised = |path, access| Class::of(path, access) == asking.class;
     let Some(resource) = facts
         .resources

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use portcullis_policy::{Standing, Terms, Verdict, judge};
 use portcullis_proto::{Failure, Outcome, Reason, RequestId, SessionId, Staged, Subject};
 
+use crate::ask::unavailable;
 use crate::book::Book;
 use crate::caller::{CancelFlag, Progress};
 use crate::clock::Clock;
@@ -64,6 +65,9 @@ impl Live<'_> {
         match judge(&self.book.facts, &[Standing { view, granted }]) {
             Verdict::Deny(denial) => Err(refusal(denial.reason, &denial.source)),
             Verdict::Allow(terms, _) => Ok(terms),
+            Verdict::Ask(asking) if self.book.answered_by.is_none() => {
+                Err(unavailable(&self.book.facts, &asking))
+            }
             Verdict::Ask(_) => Terms::under([view]).ok_or_else(|| Reason::NoGrant.into()),
         }
     }

@@ -1,6 +1,8 @@
 //! What a yes carries: the limits of the act, and for bulk deeds the filter
 //! that decides path by path.
 
+use std::sync::Arc;
+
 use portcullis_proto::{Access, Entity, RelPath, Verb};
 
 use crate::explain::Silent;
@@ -52,6 +54,12 @@ impl Terms {
             containment: terms.containment.min(view.policy.containment),
             view: terms.view,
         }))
+    }
+
+    /// Whether these are by the very rules that `others` are by.
+    pub fn are_by_the_rules_of(&self, others: &Self) -> bool {
+        Arc::ptr_eq(&self.view.rules, &others.view.rules)
+            && Arc::ptr_eq(&self.view.session, &others.view.session)
     }
 
     /// Whether the root's allowed globs admit `path` only as a directory on the

@@ -37,6 +37,9 @@ pub enum ResourceText {
     Bytes(Vec<u8>),
 }
 
+/// How many changes are told by name at once.
+const NAMED: usize = 100;
+
 /// A resource somebody listens to. Dropped, it is not watched any more.
 #[derive(Debug)]
 pub struct ResourceWatch {
@@ -56,8 +59,10 @@ pub struct ResourceChange {
 /// What changed since last told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceChanges {
-    /// Each resource once, in the order of the tree.
+    /// Each resource once, in the order of the tree; the first of them.
     pub changes: Vec<ResourceChange>,
+    /// How many more there are.
+    pub more: usize,
     /// Whether some were lost: look again at what is watched.
     pub overflow: bool,
     /// Whether everything below it that may be shown is watched.
@@ -65,6 +70,11 @@ pub struct ResourceChanges {
 }
 
 impl ResourceWatch {
+    /// Whether everything below it that may be shown was watched when it began.
+    pub fn is_complete(&self) -> bool {
+        self.watch.complete
+    }
+
     /// What changed next; `None` when there is nothing more to come.
     pub async fn next(&mut self) -> Result<Option<ResourceChanges>, Failure> {
         let Some(batch) = self.watch.next().await? else {
@@ -75,7 +85,8 @@ impl ResourceWatch {
             change: change.kind.as_str(),
         };
         Ok(Some(ResourceChanges {
-            changes: batch.names.iter().map(change).collect(),
+            changes: batch.names.iter().take(NAMED).map(change).collect(),
+            more: batch.names.len().saturating_sub(NAMED),
             complete: batch.complete,
             overflow: batch.overflow,
         }))

@@ -207,6 +207,11 @@ impl Root {
         self.local && sys::has_writer(file)
     }
 
+    /// Whether it is on a file system of this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local
+    }
+
     /// The pinned directory itself.
     pub(crate) fn top(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()

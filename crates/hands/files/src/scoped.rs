@@ -1,6 +1,6 @@
 //! The whole of it for callers: attempt, enter, act, in one place.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use portcullis_gate::{Attempt, Caller, Deed, Gate, Permit};
 use portcullis_policy::{Class, Terms};
@@ -180,15 +180,7 @@ impl ScopedFs {
     pub async fn watch(&self, path: &str, request: WatchRequest) -> Result<Watch, Failure> {
         let (entry, root) = (&self.declared.entry, &self.declared.root);
         let attempt = self.attempt(Verb::Watch, path)?;
-        let turns = Arc::clone(&WATCHES);
-        let turn = turns.try_acquire_owned().map_err(|_| {
-            Failure::new(
-                Reason::Overload,
-                format!("{WATCHES_AT_ONCE} watches are kept already, so this one was not begun."),
-            )
-            .hint("End one, or watch a directory above several of them.")
-        });
-        let (teller, listener) = match turn.and_then(ends) {
+        let (teller, listener) = match ends() {
             Ok(ends) => ends,
             Err(why) => return Err(attempt.refuse(why)),
         };
@@ -308,12 +300,6 @@ impl ScopedFs {
 /// processors, and what waits for its turn holds neither a thread nor a handle.
 const AT_ONCE: usize = 4;
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
-
-/// How many watches are kept at once: each holds a thread, and one of the 128
-/// queues the kernel keeps for a user.
-const WATCHES_AT_ONCE: usize = 32;
-static WATCHES: LazyLock<Arc<Semaphore>> =
-    LazyLock::new(|| Arc::new(Semaphore::new(WATCHES_AT_ONCE)));
 
 /// How many archives are looked into, unpacked or made at once: each may hold a
 /// decoder's window.

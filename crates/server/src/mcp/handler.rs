@@ -298,15 +298,27 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let uri = request.uri;
-        if self.subscriptions.has(&uri) {
+        let refused = |failure: Failure| shape::error(&failure);
+        let errand = self.errand("mcp/resources/subscribe", &context);
+        let is_new = self.subscriptions.begin(&uri).map_err(|why| {
+            let machine = &self.parts.machine;
+            refused(machine.refuse(&errand.caller, &uri, why))
+        })?;
+        if !is_new {
             return Ok(());
         }
-        let watch = self.watch(&uri, &context).await;
-        let watch = watch.map_err(|failure| shape::error(&failure))?;
-        let task = tell_changes(watch, uri.clone(), Ear::Session(context.peer));
-        let task = AbortOnDropHandle::new(tokio::spawn(task));
-        self.subscriptions.keep(uri, task);
-        Ok(())
+        match self.watch(&uri, &context).await {
+            Ok(watch) => {
+                let task = tell_changes(watch, uri.clone(), Ear::Session(context.peer));
+                let task = AbortOnDropHandle::new(tokio::spawn(task));
+                self.subscriptions.keep(&uri, task);
+                Ok(())
+            }
+            Err(failure) => {
+                self.subscriptions.end(&uri);
+                Err(refused(failure))
+            }
+        }
     }
 
     async fn unsubscribe(

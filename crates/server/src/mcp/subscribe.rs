@@ -5,9 +5,9 @@
 //! that looks again; one that does knows where.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_proto::Failure;
+use portcullis_proto::{Failure, Reason};
 use portcullis_tools::{ResourceChanges, ResourceWatch};
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -17,8 +17,6 @@ use rmcp::service::{Peer, SubscriptionSink};
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How many changes one notification names; of more it says how many.
-const NAMED: usize = 100;
 /// How many resources one client listens to at most.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 32;
 
@@ -49,6 +47,16 @@ impl Ear {
 /// Tells what changes of the resource at `uri`, until nothing more is to come
 /// or nobody hears it.
 pub(super) async fn tell_changes(mut watch: ResourceWatch, uri: String, ear: Ear) {
+    // A stream is acknowledged before anything is watched: what changed until
+    // now is not told, so that whoever listens looks once. A session hears of
+    // the beginning by its reply, and here only what that cannot say.
+    let begun = match ear {
+        Ear::Stream(_) => true,
+        Ear::Session(_) => !watch.is_complete(),
+    };
+    if begun && !ear.tell(&uri, began(&watch)).await {
+        return;
+    }
     loop {
         let told = match watch.next().await {
             Ok(Some(changes)) => ear.tell(&uri, changed(&changes)).await,
@@ -76,15 +84,21 @@ pub(super) async fn tell_end(uri: &str, failure: &Failure, ear: &Ear) {
     let _heard = ear.tell(uri, object([("portcullis/ended", why)])).await;
 }
 
+fn began(watch: &ResourceWatch) -> JsonObject {
+    object([
+        ("portcullis/begun", true.into()),
+        ("portcullis/complete", watch.is_complete().into()),
+    ])
+}
+
 fn changed(batch: &ResourceChanges) -> JsonObject {
-    let named = batch.changes.iter().take(NAMED);
-    let changes: Value = named
+    let changes = batch.changes.iter();
+    let changes: Value = changes
         .map(|one| json!({"uri": one.uri, "change": one.change}))
         .collect();
     let mut meta = object([("portcullis/changes", changes)]);
-    let more = batch.changes.len().saturating_sub(NAMED);
-    if more > 0 {
-        meta.insert("portcullis/more".to_owned(), more.into());
+    if batch.more > 0 {
+        meta.insert("portcullis/more".to_owned(), batch.more.into());
     }
     if !batch.complete {
         meta.insert("portcullis/complete".to_owned(), false.into());
@@ -105,24 +119,49 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> JsonObject {
 /// What the client of a session listens to, by URI. Gone, nothing is watched
 /// any more.
 #[derive(Default)]
-pub(super) struct Subscriptions(Mutex<HashMap<String, AbortOnDropHandle<()>>>);
+pub(super) struct Subscriptions(Mutex<HashMap<String, Subscription>>);
+
+enum Subscription {
+    /// It is about to be.
+    Beginning,
+    /// By this task.
+    Told(AbortOnDropHandle<()>),
+}
 
 impl Subscriptions {
-    /// Whether the resource is listened to already.
-    pub(super) fn has(&self, uri: &str) -> bool {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Makes room for one more; whether it is new.
+    pub(super) fn begin(&self, uri: &str) -> Result<bool, Failure> {
+        let mut kept = self.lock();
         // What came to its end is listened to no more.
-        kept.retain(|_, task| !task.is_finished());
-        kept.contains_key(uri)
+        kept.retain(|_, one| !matches!(one, Subscription::Told(task) if task.is_finished()));
+        if kept.contains_key(uri) {
+            return Ok(false);
+        }
+        if kept.len() >= MAX_SUBSCRIPTIONS {
+            return Err(Failure::new(
+                Reason::Overload,
+                format!(
+                    "{MAX_SUBSCRIPTIONS} resources are listened to already, so this one is not."
+                ),
+            )
+            .hint("Unsubscribe from one, or subscribe to a directory above several of them."));
+        }
+        kept.insert(uri.to_owned(), Subscription::Beginning);
+        Ok(true)
     }
 
-    pub(super) fn keep(&self, uri: String, task: AbortOnDropHandle<()>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(uri, task);
+    /// It has begun, and is kept unless it was ended meanwhile.
+    pub(super) fn keep(&self, uri: &str, task: AbortOnDropHandle<()>) {
+        if let Some(one) = self.lock().get_mut(uri) {
+            *one = Subscription::Told(task);
+        }
     }
 
     pub(super) fn end(&self, uri: &str) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.remove(uri);
+        self.lock().remove(uri);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Subscription>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -94,12 +94,26 @@ async fn a_client_of_the_newest_era_listens_until_it_cancels() {
     let secret = "portcullis://workspace/.env";
     let filter = json!({"notifications": {"resourceSubscriptions": [ROOT, FILE, secret]}});
     let id = client.start("subscriptions/listen", filter).await;
-    let (uri, meta) = client.update().await;
+    let mut first = [
+        client.update().await,
+        client.update().await,
+        client.update().await,
+    ];
+    first.sort_by(|a, b| a.0.cmp(&b.0));
+    let uris = first.each_ref().map(|(uri, _)| uri.as_str());
+    assert_eq!(uris, [ROOT, secret, FILE]);
+    let [(_, whole), (_, refused), (_, one)] = first;
     assert_eq!(
-        (uri.as_str(), &meta["portcullis/ended"]["reason"]),
-        (secret, &json!("approval_unavailable"))
+        refused["portcullis/ended"]["reason"],
+        "approval_unavailable"
     );
-    std::fs::write(world.path("src/main.rs"), "2").unwrap();
+    for begun in [whole, one] {
+        assert_eq!(begun["portcullis/begun"], true, "{begun}");
+        assert_eq!(begun["portcullis/complete"], true, "{begun}");
+    }
+    // By one call, which makes one notice.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(world.path("src/main.rs"), mode).unwrap();
     let mut told = vec![client.update().await, client.update().await];
     told.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!((told[0].0.as_str(), told[1].0.as_str()), (ROOT, FILE));

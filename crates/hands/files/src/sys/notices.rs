@@ -155,11 +155,12 @@ impl Notices {
 
 fn told(flags: ReadFlags) -> Option<Told> {
     let has = |any: ReadFlags| flags.intersects(any);
-    Some(if has(ReadFlags::QUEUE_OVERFLOW) {
+    // What is behind a mount that is gone is not told of any more, nor that.
+    Some(if has(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
         Told::Overflow
     } else if has(ReadFlags::IGNORED) {
         Told::Unwatched
-    } else if has(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT) {
+    } else if has(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF) {
         Told::SelfGone
     } else if has(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
         Told::Appeared

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_files::WatchRequest;
+use portcullis_files::{Change, WatchRequest};
 use portcullis_testkit::{Scratch, World};
 
 use crate::{PATIENCE, Watched};
@@ -108,36 +110,54 @@ fn whoever_listens_too_slowly_is_told_that_something_was_lost() {
 
 #[test]
 fn what_the_kernel_lost_is_told_and_what_came_meanwhile_is_watched() {
-    // The kernel queues 16,384 notices, and nobody reads while the watch rests
-    // on a look of its own: so many directories at once overflow it.
-    let mut watched = Watched::of("", ".");
-    let root = watched.world.scratch.root();
-    let writers: Vec<_> = (0..4)
-        .map(|writer| {
-            let root = root.clone();
-            std::thread::spawn(move || {
-                for n in 0..10_000 {
-                    let dir = root.join(format!("{writer}-{}", n % 7));
-                    let _there = fs::create_dir(&dir);
-                    let file = dir.join(format!("f{n}"));
-                    fs::write(&file, "x").unwrap();
-                    fs::remove_file(&file).unwrap();
-                }
-            })
-        })
-        .collect();
-    for writer in writers {
-        writer.join().unwrap();
+    let world = World::workspace().over(Scratch::in_memory(""));
+    let mut watched = Watched::in_world(world, ".");
+    let (root, base) = (
+        watched.world.scratch.root(),
+        watched.world.scratch.base().to_owned(),
+    );
+    // While a large tree that came is looked at nobody takes notices, of which
+    // the kernel keeps 16,384.
+    let large = base.join("large");
+    for n in 0..20_000 {
+        fs::create_dir_all(large.join(format!("{}/{n}", n % 60))).unwrap();
     }
-    let until = Instant::now() + PATIENCE;
-    loop {
-        watched.write("3-6/last", "x");
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (stop, root) = (Arc::clone(&stop), root.clone());
+        std::thread::spawn(move || {
+            let mut n = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let dir = root.join(format!("d{}", n % 7));
+                let _there = fs::create_dir(&dir);
+                fs::write(dir.join(format!("f{}", n % 1000)), "x").unwrap();
+                fs::remove_file(dir.join(format!("f{}", n % 1000))).unwrap();
+                n += 1;
+            }
+        })
+    };
+    let until = Instant::now() + Duration::from_mins(1);
+    let mut lost = false;
+    while !lost {
+        assert!(Instant::now() < until, "nothing was lost in a minute");
+        let (from, to) = (&large, root.join("large"));
+        let (from, to) = if from.exists() {
+            (from, &to)
+        } else {
+            (&to, from)
+        };
+        fs::rename(from, to).unwrap();
         let batch = watched.next().unwrap().expect("the watch goes on");
-        if batch
-            .names
-            .iter()
-            .any(|change| change.path.as_str() == "3-6/last")
-        {
+        lost = batch.overflow;
+    }
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        watched.write("d6/last", "x");
+        let batch = watched.next().unwrap().expect("the watch goes on");
+        let is_last = |change: &Change| change.path.as_str() == "d6/last";
+        if batch.names.iter().any(is_last) {
             break;
         }
         assert!(Instant::now() < until, "the directory is not watched");

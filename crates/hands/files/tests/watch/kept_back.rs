@@ -199,7 +199,7 @@ fn where_globs_allow_little_only_that_is_told() {
 }
 
 #[test]
-fn a_mount_that_comes_is_not_looked_into() {
+fn a_mount_is_not_looked_into() {
     let scratch = Scratch::of("d/f = 1");
     scratch.add("m/x = 1");
     fs::create_dir_all(scratch.base().join("away")).unwrap();
@@ -213,4 +213,71 @@ fn a_mount_that_comes_is_not_looked_into() {
         w.write("d/f", "2");
     });
     assert_eq!(told, ["modified d/f"]);
+}
+
+#[test]
+fn a_mode_that_asks_from_now_on_ends_what_nobody_was_asked_about() {
+    let mut watched = Watched::of("f = 1", ".");
+    let gate = &watched.world.gate;
+    let modes = gate.rules().modes.with(Group::FilesystemRead, Mode::Ask);
+    gate.replace_rules(Rules::new(modes));
+    // Also where nothing happens.
+    let ended = watched.next().unwrap_err();
+    assert_eq!(ended.reason(), Reason::ApprovalUnavailable);
+}
+
+#[test]
+fn what_rules_allow_later_is_watched_from_then_on() {
+    let world = World::workspace()
+        .rules(vec![denying("/a")])
+        .over(Scratch::of("a/f = 1\n b/f = 1"));
+    let mut watched = Watched::in_world(world, ".");
+    let modes = watched.world.gate.rules().modes;
+    watched.world.gate.replace_rules(Rules::new(modes));
+    // What is found there by then is told, since nobody knows when it came.
+    let mut told = watched.until("created a/f");
+    watched.write("a/f", "2");
+    told.extend(watched.until("modified a/f"));
+    assert!(told.iter().all(|one| one.contains(" a")), "{told:?}");
+}
+
+#[test]
+fn ignore_files_on_the_way_count_and_what_came_before_they_were_looked_at_is_told() {
+    let mut watched = Watched::of(".gitignore = x/\n d/x/f = 1\n d/g = 1", "d");
+    watched.write("d/x/f", "2");
+    watched.write("d/g", "2");
+    assert_eq!(watched.until("modified d/g"), ["modified d/g"]);
+    fs::remove_file(watched.at(".gitignore")).unwrap();
+    watched.write("d/x/new", "1");
+    let told = watched.until("created d/x/new");
+    assert_eq!(told, ["created d/x/f", "created d/x/new"]);
+    // In one go with the change of the ignore file itself.
+    watched.write("d/.gitignore", "*.log\n");
+    watched.until("created d/.gitignore");
+    watched.write("d/g", "3");
+    fs::remove_file(watched.at("d/.gitignore")).unwrap();
+    watched.write("d/y.log", "1");
+    assert!(
+        watched
+            .until("created d/y.log")
+            .contains(&"modified d/g".to_owned())
+    );
+}
+
+#[test]
+fn a_mount_over_a_watched_directory_ends_what_is_told_of_it() {
+    let scratch = Scratch::of("d/f = 1\n e/f = 1");
+    let outside = scratch.base().join("away");
+    fs::create_dir_all(&outside).unwrap();
+    let mut watched = Watched::in_world(World::workspace().over(scratch), ".");
+    if !watched.world.scratch.bind("../away", "d") {
+        eprintln!("no mounts here: not tried");
+        return;
+    }
+    let told = watched.told_of(|w| {
+        fs::write(outside.join("canary"), "x").unwrap();
+        w.write("d/canary2", "x");
+        w.write("e/f", "2");
+    });
+    assert_eq!(told, ["modified e/f"]);
 }

@@ -18,7 +18,7 @@ mod told;
 use std::fs;
 use std::time::Duration;
 
-use portcullis_files::{Change, Changes, Watch, WatchRequest};
+use portcullis_files::{Change, ChangeKind, Changes, Watch, WatchRequest};
 use portcullis_proto::Failure;
 use portcullis_testkit::{Scratch, World};
 
@@ -45,7 +45,13 @@ impl Watched {
     }
 
     fn in_world(world: World, path: &str) -> Self {
-        Self::begun(world, path, WatchRequest::default())
+        // Long enough that what a test does in one go is told in one batch,
+        // however busy the machine.
+        let request = WatchRequest {
+            gather: Duration::from_millis(200),
+            ..WatchRequest::default()
+        };
+        Self::begun(world, path, request)
     }
 
     fn begun(world: World, path: &str, request: WatchRequest) -> Self {
@@ -78,8 +84,16 @@ impl Watched {
         while !all.iter().any(|one| one == last) {
             let batch = self.next().unwrap().expect("the watch goes on");
             assert!(!batch.overflow, "{batch:?}");
-            all.extend(batch.names.iter().map(shown));
+            for change in &batch.names {
+                let one = shown(change);
+                // Told in two batches where the machine was too busy for one.
+                let created = format!("created {}", change.path);
+                if !(change.kind == ChangeKind::Modified && all.contains(&created)) {
+                    all.push(one);
+                }
+            }
         }
+        all.sort_by(|a, b| path_of(a).cmp(path_of(b)));
         all
     }
 
@@ -99,4 +113,9 @@ impl Watched {
 fn shown(change: &Change) -> String {
     let slash = if change.directory { "/" } else { "" };
     format!("{} {}{slash}", change.kind.as_str(), change.path)
+}
+
+fn path_of(shown: &str) -> impl Iterator<Item = &str> {
+    let path = shown.split_once(' ').map_or(shown, |(_, path)| path);
+    path.trim_end_matches('/').split('/')
 }

@@ -213,3 +213,76 @@ fn what_is_not_listened_to_any_more_ends_and_so_does_everything_with_the_gate() 
         .collect();
     assert_eq!(outcomes, [Outcome::Success, Outcome::Success]);
 }
+
+#[test]
+fn directories_that_are_exchanged_are_watched_where_they_stand() {
+    let exchange = |from: &std::path::Path, to: &std::path::Path| {
+        let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+        rustix::fs::renameat_with(here, from, here, to, flags).unwrap();
+    };
+    let mut watched = Watched::of("a/of_a = 1\n b/of_b = 1", ".");
+    let told = watched.told_of(|w| exchange(&w.at("a"), &w.at("b")));
+    assert_eq!(
+        told,
+        [
+            "modified a/",
+            "created a/of_b",
+            "modified b/",
+            "created b/of_a"
+        ]
+    );
+    let told = watched.told_of(|w| {
+        w.write("a/of_b", "2");
+        w.write("b/of_a", "2");
+    });
+    assert_eq!(told, ["modified a/of_b", "modified b/of_a"]);
+    // With one from outside, named first and named last.
+    let away = watched.world.scratch.base().join("away");
+    fs::create_dir(&away).unwrap();
+    fs::write(away.join("of_away"), "1").unwrap();
+    for outside_first in [true, false] {
+        watched.told_of(|w| {
+            let a = w.at("a");
+            let (from, to) = if outside_first {
+                (&away, &a)
+            } else {
+                (&a, &away)
+            };
+            exchange(from, to);
+        });
+        let told = watched.told_of(|w| w.write("a/new", "1"));
+        assert_eq!(told.last().unwrap(), "created a/new");
+        assert_eq!(told.len(), 1, "{told:?}");
+        watched.told_of(|w| fs::remove_file(w.at("a/new")).unwrap());
+    }
+}
+
+#[test]
+fn names_that_no_path_can_ask_for_are_told_as_a_change_of_their_directory() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut watched = Watched::of("d/f = 1", ".");
+    let told = watched.told_of(|w| {
+        let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+        fs::write(w.at("d").join(odd), "").unwrap();
+    });
+    assert_eq!(told, ["modified d/"]);
+}
+
+#[test]
+fn a_directory_closed_to_us_is_watched_once_it_is_open() {
+    // Nothing is closed to whoever may do everything, but a root that wants its
+    // directories private looks into no other.
+    let scratch = Scratch::of("f = 1");
+    scratch.chmod(".", 0o700);
+    let world = World::workspace()
+        .policy(|policy| policy.private = true)
+        .over(scratch);
+    let mut watched = Watched::in_world(world, ".");
+    watched.told_of(|w| {
+        fs::create_dir(w.at("d")).unwrap();
+        w.world.scratch.chmod("d", 0o755);
+        w.write("d/f", "1");
+    });
+    let told = watched.told_of(|w| w.world.scratch.chmod("d", 0o700));
+    assert!(told.contains(&"created d/f".to_owned()), "{told:?}");
+}

@@ -1,7 +1,7 @@
 //! The two ends of a watch: one that watches, one that listens.
 
 use portcullis_proto::{Failure, Reason, RelPath};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
 use super::Changes;
 use super::ground::no_room;
@@ -30,7 +30,7 @@ impl Watch {
             return Ok(Some(batch));
         }
         match self.ended.take() {
-            Some(ended) => ended.await.unwrap_or(Ok(())).map(|()| None),
+            Some(ended) => ended.await.unwrap_or_else(|_| Err(broken())).map(|()| None),
             None => Ok(None),
         }
     }
@@ -60,8 +60,6 @@ pub(crate) struct Teller {
     pub(super) began: Option<oneshot::Sender<Began>>,
     pub(super) ended: oneshot::Sender<Result<(), Failure>>,
     pub(super) waker: Waker,
-    /// One of the few watches there may be.
-    _turn: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
@@ -81,7 +79,7 @@ pub(crate) struct Listener {
 }
 
 /// The two ends of a watch.
-pub(crate) fn ends(turn: OwnedSemaphorePermit) -> Result<(Teller, Listener), Failure> {
+pub(crate) fn ends() -> Result<(Teller, Listener), Failure> {
     let waker = Waker::new().map_err(no_room)?;
     // One batch waits to be taken; what comes meanwhile is gathered.
     let (batches, taken) = mpsc::channel(1);
@@ -93,7 +91,6 @@ pub(crate) fn ends(turn: OwnedSemaphorePermit) -> Result<(Teller, Listener), Fai
             began: Some(began),
             ended,
             waker: waker.clone(),
-            _turn: turn,
         },
         Listener {
             batches: taken,
@@ -108,7 +105,7 @@ impl Listener {
     /// Waits until everything is watched.
     pub(crate) async fn begun(self) -> Result<Watch, Failure> {
         let Ok(began) = self.began.await else {
-            let ended = self.ended.await.unwrap_or(Ok(()));
+            let ended = self.ended.await.unwrap_or_else(|_| Err(broken()));
             return Err(ended.err().unwrap_or_else(|| Reason::Cancelled.into()));
         };
         Ok(Watch {
@@ -120,4 +117,25 @@ impl Listener {
             waker: self.waker,
         })
     }
+}
+
+/// The other end is gone without a word.
+fn broken() -> Failure {
+    Failure::from(Reason::Bug).detail("a watch ended without saying how")
+}
+
+/// How many watches are kept at once: each holds a thread, and one of the 128
+/// queues the kernel keeps for a user.
+const AT_ONCE: usize = 32;
+static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// One of the few watches there may be.
+pub(super) fn turn() -> Result<SemaphorePermit<'static>, Failure> {
+    TURNS.try_acquire().map_err(|_| {
+        Failure::new(
+            Reason::Overload,
+            format!("{AT_ONCE} watches are kept already, so this one was not begun."),
+        )
+        .hint("End one, or watch a directory above several of them.")
+    })
 }

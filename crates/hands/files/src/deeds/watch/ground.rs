@@ -1,7 +1,9 @@
 //! Which directories are watched, and where each stands.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{self, AtomicUsize};
 
 use portcullis_gate::Live;
 use portcullis_policy::{Symlinks, Terms};
@@ -18,17 +20,49 @@ use crate::meta::Meta;
 use crate::sys::{Notices, Told};
 
 /// How many directories one watch holds: each costs the kernel a kilobyte.
-pub(super) const MAX_DIRECTORIES: usize = 65_536;
+const MAX_DIRECTORIES: usize = 65_536;
+/// How many all watches hold together, less than the kernel allows a user: an
+/// editor wants some too.
+const MAX_OF_ALL: usize = 131_072;
+static OF_ALL: AtomicUsize = AtomicUsize::new(0);
+/// How long the paths of one watch are together.
+const MAX_PATHS: usize = 16 * 1024 * 1024;
 /// The deepest a watch goes.
 const MAX_DEPTH: usize = 128;
+
+/// A path, in the order of the tree: what is below it stands right behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InTree(pub(super) RelPath);
+
+impl Ord for InTree {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.components().cmp(other.0.components())
+    }
+}
+
+impl PartialOrd for InTree {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The keys of `map` at `top` and below it.
+pub(super) fn below<V>(map: &BTreeMap<InTree, V>, top: &RelPath) -> Vec<InTree> {
+    map.range(InTree(top.clone())..)
+        .map(|(place, _)| place)
+        .take_while(|place| place.0.is_under(top))
+        .cloned()
+        .collect()
+}
 
 /// The directories watched.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) notices: Notices,
-    /// By path, with `/` behind it: what is below one stands right behind it.
-    directories: BTreeMap<String, Watched>,
+    directories: BTreeMap<InTree, Watched>,
     by_number: HashMap<i32, RelPath>,
+    /// How long their paths are together.
+    bytes: usize,
     /// Tells what the latest look found from what an earlier one did.
     look: u64,
     /// Whether every directory that may be shown is watched: some may be too
@@ -62,23 +96,22 @@ impl Eyes<'_> {
     }
 }
 
-/// What stands below `path` begins with this.
-fn key(path: &RelPath) -> String {
-    if path.is_root() {
-        String::new()
-    } else {
-        format!("{path}/")
+impl Drop for Ground {
+    fn drop(&mut self) {
+        OF_ALL.fetch_sub(self.directories.len(), atomic::Ordering::Relaxed);
     }
 }
 
 impl Ground {
-    pub(super) fn new(notices: Notices) -> Self {
+    pub(super) fn new(notices: Notices, is_local: bool) -> Self {
         Self {
             notices,
             directories: BTreeMap::new(),
             by_number: HashMap::new(),
+            bytes: 0,
             look: 0,
-            complete: true,
+            // Of what happens on a server far away the kernel here tells nothing.
+            complete: is_local,
         }
     }
 
@@ -89,9 +122,8 @@ impl Ground {
 
     /// What the directory at `path` was when it was watched.
     pub(super) fn meta(&self, path: &RelPath) -> Option<&Meta> {
-        self.directories
-            .get(&key(path))
-            .map(|watched| &watched.meta)
+        let watched = self.directories.get(&InTree(path.clone()));
+        watched.map(|watched| &watched.meta)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -104,9 +136,9 @@ impl Ground {
     }
 
     /// Watches the directory at `top` and all below it that may be shown, and
-    /// lets go of what was watched there and is not found any more. What is
-    /// found is told to `pending`, if there is one: it may have come before its
-    /// directory was watched.
+    /// lets go of what was watched there and is not found any more. What stands
+    /// in a directory that was not watched before is told to `pending`, if there
+    /// is one: it may have come unseen.
     pub(super) fn look(
         &mut self,
         eyes: &Eyes<'_>,
@@ -114,13 +146,15 @@ impl Ground {
         mut pending: Option<&mut Pending>,
     ) -> Result<(), Failure> {
         self.look += 1;
-        let mut left = vec![(top.clone(), eyes.hiding(top))];
-        while let Some((path, hiding)) = left.pop() {
+        // With what holds in the directory above; of the top, in itself.
+        let mut left = vec![(top.clone(), None)];
+        while let Some((path, above)) = left.pop() {
             eyes.live.still()?;
-            if path.components().count() >= MAX_DEPTH || self.is_full_for(&path) {
+            if path.components().count() >= MAX_DEPTH || !self.has_room_for(&path) {
                 self.complete = false;
                 continue;
             }
+            let is_new = self.meta(&path).is_none();
             let opened = match self.watch(eyes, &path) {
                 Ok(opened) => opened,
                 Err(failure) if path == *top => return Err(failure),
@@ -130,11 +164,17 @@ impl Ground {
                     continue;
                 }
             };
+            let hiding: Hiding = match &above {
+                None => eyes.hiding(&path),
+                Some(above) => {
+                    Hiding::below(above, &eyes.at.root, opened.as_fd(), &path, eyes.terms)
+                }
+            };
             // Only what is told is counted, and this tells nothing yet.
             let mut uncounted = Counts::default();
-            let mut below = Vec::new();
             let mut seen = 0u64;
             let room = MAX_DIRECTORIES.saturating_sub(left.len());
+            let mut entered = 0;
             let read = each_name(opened.as_fd(), &path, |name| {
                 seen += 1;
                 if seen.is_multiple_of(hiding.look_every()) {
@@ -143,78 +183,80 @@ impl Ground {
                 if !admitted(eyes.terms, &path, &name, &mut uncounted) {
                     return Ok(());
                 }
-                let Some(at) = &name.path else {
+                let is_directory = name.entity == Entity::Directory;
+                if is_new && let Some(pending) = &mut pending {
+                    pending.add(&path, name.bytes(), is_directory, Told::Appeared);
+                }
+                let Some(at) = name.path.filter(|_| is_directory) else {
                     return Ok(());
                 };
-                if hiding.hides(at, name.entity) {
+                if hiding.hides(&at, Entity::Directory) {
                     return Ok(());
                 }
-                let is_directory = name.entity == Entity::Directory;
-                if is_directory && below.len() < room {
-                    below.push((at.clone(), name.shown.clone()));
-                } else if is_directory {
+                if entered < room {
+                    entered += 1;
+                    left.push((at, Some(hiding.clone())));
+                } else {
                     self.complete = false;
-                }
-                if let Some(pending) = &mut pending {
-                    let name = name.shown.as_bytes();
-                    pending.add(eyes, &path, name, is_directory, Told::Appeared);
                 }
                 Ok(())
             });
             if read.is_err() {
+                eyes.live.still()?;
                 self.complete = false;
             }
-            for (at, name) in below {
-                let hiding = if eyes.include_ignored {
-                    Hiding::nothing()
-                } else {
-                    let flags = OFlags::PATH | OFlags::DIRECTORY;
-                    let root = &eyes.at.root;
-                    match root.open_child(opened.as_fd(), &path, &name, flags) {
-                        Ok(handle) => hiding.below(root, handle.as_fd(), &at, eyes.terms),
-                        // Gone since, or a mount: looked at again when its turn comes.
-                        Err(_) => hiding.clone(),
-                    }
-                };
-                left.push((at, hiding));
-            }
         }
-        self.let_go_of_unseen(top);
+        let look = self.look;
+        self.let_go(top, |watched| watched.look != look);
         Ok(())
     }
 
-    fn is_full_for(&self, path: &RelPath) -> bool {
-        self.directories.len() >= MAX_DIRECTORIES && !self.directories.contains_key(&key(path))
+    fn has_room_for(&self, path: &RelPath) -> bool {
+        self.meta(path).is_some()
+            || (self.directories.len() < MAX_DIRECTORIES
+                && self.bytes + path.as_str().len() <= MAX_PATHS
+                && OF_ALL.load(atomic::Ordering::Relaxed) < MAX_OF_ALL)
     }
 
     /// Opens and watches one directory, in that order: whatever changes in it
     /// after it is read is told.
-    fn watch(&mut self, eyes: &Eyes<'_>, path: &RelPath) -> Result<std::os::fd::OwnedFd, Failure> {
+    fn watch(&mut self, eyes: &Eyes<'_>, path: &RelPath) -> Result<OwnedFd, Failure> {
         let Pinned { root, entry, .. } = eyes.at;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = root.open(path, flags, Symlinks::Reject)?;
         opened.meta.admit_private(entry.policy())?;
-        let number = match self.notices.add(opened.handle.as_fd()) {
-            Ok(number) => number,
-            Err(errno) => return Err(no_room(errno)),
-        };
-        // A directory that was moved keeps its number: it stands here now.
-        if let Some(old) = self.by_number.insert(number, path.clone())
+        let mut number = self.notices.add(opened.handle.as_fd()).map_err(no_room)?;
+        if let Some(old) = self.by_number.get(&number).cloned()
             && old != *path
         {
-            self.directories.remove(&key(&old));
+            if self.meta(&old).is_some_and(|was| root.is_still(&old, was)) {
+                // It stands in two places, as a mount can make it: its notices
+                // tell of one.
+                self.complete = false;
+                return Ok(opened.handle);
+            }
+            // It was moved here. By another number, since what the queue still
+            // has of this one happened elsewhere, outside perhaps.
+            self.forget(&old);
+            number = self.notices.add(opened.handle.as_fd()).map_err(no_room)?;
         }
         let watched = Watched {
             number,
             meta: opened.meta,
             look: self.look,
         };
-        if let Some(other) = self.directories.insert(key(path), watched)
-            && other.number != number
-        {
-            self.by_number.remove(&other.number);
-            self.notices.remove(other.number);
+        match self.directories.insert(InTree(path.clone()), watched) {
+            Some(other) if other.number != number => {
+                self.by_number.remove(&other.number);
+                self.notices.remove(other.number);
+            }
+            Some(_) => {}
+            None => {
+                self.bytes += path.as_str().len();
+                OF_ALL.fetch_add(1, atomic::Ordering::Relaxed);
+            }
         }
+        self.by_number.insert(number, path.clone());
         Ok(opened.handle)
     }
 
@@ -223,37 +265,27 @@ impl Ground {
         self.let_go(path, |_| true);
     }
 
-    fn let_go_of_unseen(&mut self, top: &RelPath) {
-        let look = self.look;
-        self.let_go(top, |watched| watched.look != look);
+    fn let_go(&mut self, top: &RelPath, which: impl Fn(&Watched) -> bool) {
+        for place in below(&self.directories, top) {
+            if self.directories.get(&place).is_some_and(&which) {
+                self.drop_place(&place);
+            }
+        }
     }
 
-    fn let_go(&mut self, top: &RelPath, which: impl Fn(&Watched) -> bool) {
-        let from = key(top);
-        let gone: Vec<String> = self
-            .directories
-            .range(from.clone()..)
-            .take_while(|(place, _)| place.starts_with(&from))
-            .filter(|(_, watched)| which(watched))
-            .map(|(place, _)| place.clone())
-            .collect();
-        for place in gone {
-            if let Some(watched) = self.directories.remove(&place) {
-                self.by_number.remove(&watched.number);
-                self.notices.remove(watched.number);
-            }
+    fn drop_place(&mut self, place: &InTree) {
+        if let Some(watched) = self.directories.remove(place) {
+            self.bytes -= place.0.as_str().len();
+            OF_ALL.fetch_sub(1, atomic::Ordering::Relaxed);
+            self.by_number.remove(&watched.number);
+            self.notices.remove(watched.number);
         }
     }
 
     /// The kernel watches the directory of this number no more.
     pub(super) fn unwatched(&mut self, number: i32) {
-        if let Some(path) = self.by_number.remove(&number)
-            && self
-                .directories
-                .get(&key(&path))
-                .is_some_and(|watched| watched.number == number)
-        {
-            self.directories.remove(&key(&path));
+        if let Some(path) = self.by_number.get(&number).cloned() {
+            self.drop_place(&InTree(path));
         }
     }
 }

@@ -9,16 +9,19 @@ mod ends;
 mod ground;
 mod pending;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use portcullis_gate::{Deed, Live, Permit, Settled};
+use portcullis_policy::{Admit, Terms};
 use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
 use tokio::sync::mpsc;
 
 pub use self::ends::Watch;
 pub(crate) use self::ends::ends;
+use self::ends::turn;
 use self::ends::{Began, Teller};
-use self::ground::{Eyes, Ground, no_room};
+use self::ground::{Eyes, Ground, InTree, no_room};
 use self::pending::Pending;
 use super::Key;
 use super::pinned::{Pinned, Sighted};
@@ -105,35 +108,42 @@ pub struct Changes {
 /// How long a watch with nothing to tell sleeps before it looks whether it may
 /// go on: a grant that is revoked ends it by then.
 const NAP: Duration = Duration::from_secs(1);
-/// How many times as long as a whole look took it rests before the next one.
-const REST: u32 = 10;
-/// Of how many ignore files is remembered where they changed; of more, all is
-/// looked at again.
-const MAX_STALE: usize = 64;
-/// The shortest such rest.
-const LEAST_REST: Duration = Duration::from_millis(100);
+/// How many times as long as a look took it rests before the next one: looking
+/// costs as much as a tree is large, and whoever moves one or changes an ignore
+/// file can do that all the time.
+const REST: u32 = 4;
+/// The longest such rest.
+const LONGEST_REST: Duration = Duration::from_secs(10);
+/// Of how many directories is remembered that they have to be looked at; of
+/// more, everything is.
+const MAX_STALE: usize = 1024;
 /// How many notices are taken at once; as many as the kernel queues, and some
 /// that come while they are read.
 const AT_ONCE: usize = 32_768;
+/// After how many of them it is looked whether the deed may go on.
+const LOOK_EVERY: usize = 1024;
 
 /// Watches, until nobody listens or it may not go on.
 pub(crate) fn watch(permit: Permit<Watching>, request: &WatchRequest, mut teller: Teller) {
     let done = permit.spend(Key::turn(), |Watching(at), terms, live| {
+        let _turn = turn()?;
         let at = at.pin(terms)?;
         let notices = Notices::new(teller.waker.clone()).map_err(no_room)?;
         let mut watcher = Watcher {
-            at: &at,
             live,
             include_ignored: request.include_ignored,
             terms: terms.clone(),
-            ground: Ground::new(notices),
+            ground: Ground::new(notices, at.root.is_local()),
             pending: Pending::default(),
             stale: Stale::default(),
             was_away: false,
+            top: None,
             told_complete: true,
             rests_until: Instant::now(),
+            at: &at,
         };
         watcher.begin()?;
+        watcher.told_complete = watcher.ground.complete;
         if let Some(began) = teller.began.take() {
             let told = Began {
                 path: at.path.clone(),
@@ -143,7 +153,6 @@ pub(crate) fn watch(permit: Permit<Watching>, request: &WatchRequest, mut teller
             // Nobody waits any more: the first look ends it.
             let _nobody = began.send(told);
         }
-        watcher.told_complete = watcher.ground.complete;
         let ended = watcher.run(request.gather, &teller.batches);
         let counts = watcher.pending.counts;
         match ended {
@@ -158,7 +167,7 @@ pub(crate) fn watch(permit: Permit<Watching>, request: &WatchRequest, mut teller
     let _nobody = teller.ended.send(done);
 }
 
-/// What has to be looked at again.
+/// What has to be looked at again before anything more is told.
 #[derive(Debug, Default)]
 struct Stale {
     /// Everything, from scratch: notices were lost, and those left in the queue
@@ -166,13 +175,35 @@ struct Stale {
     lost: bool,
     /// Everything.
     all: bool,
-    /// Below these, ignore files changed.
-    ignores: Vec<RelPath>,
+    /// These directories: they came, or other names in them are ignored now.
+    some: BTreeSet<InTree>,
 }
 
 impl Stale {
     fn is_empty(&self) -> bool {
-        !self.lost && !self.all && self.ignores.is_empty()
+        !self.lost && !self.all && self.some.is_empty()
+    }
+
+    fn add(&mut self, dir: RelPath) {
+        if self.some.len() < MAX_STALE {
+            self.some.insert(InTree(dir));
+        } else {
+            self.all = true;
+        }
+    }
+
+    /// Those that are below no other of them, the top for all.
+    fn outermost(&self, top: &RelPath) -> Vec<RelPath> {
+        if self.all {
+            return vec![top.clone()];
+        }
+        let mut kept: Vec<RelPath> = Vec::new();
+        for InTree(dir) in &self.some {
+            if !kept.last().is_some_and(|above| dir.is_under(above)) {
+                kept.push(dir.clone());
+            }
+        }
+        kept
     }
 }
 
@@ -180,16 +211,17 @@ struct Watcher<'a> {
     at: &'a Pinned,
     live: &'a Live<'a>,
     include_ignored: bool,
-    terms: portcullis_policy::Terms,
+    terms: Terms,
     ground: Ground,
     pending: Pending,
     stale: Stale,
     /// Whether what is watched was moved out of its place, if only for a moment.
     was_away: bool,
+    /// Which very directory has to stand for the watch to go on.
+    top: Option<(u64, u64)>,
     /// What was last told of whether all is watched.
     told_complete: bool,
-    /// Until when nothing is looked at again: looking costs as much as the tree
-    /// is large, and whoever changes an ignore file can do that all the time.
+    /// Until when nothing is looked at again.
     rests_until: Instant,
 }
 
@@ -210,20 +242,30 @@ impl Watcher<'_> {
 
     fn begin(&mut self) -> Result<(), Failure> {
         let top = self.top();
+        let is_file = self.is_file();
+        // The way to it too, from the root down: what happens in a directory
+        // while it is away from its place is nobody's business here, though it
+        // be back by the time we look.
+        let mut way: Vec<RelPath> = std::iter::successors(top.parent(), RelPath::parent).collect();
+        way.reverse();
         let (eyes, ground, _) = self.parts();
-        // The way to it too: what happens in a directory while it is away from
-        // its place is nobody's business here, though it be back by the time we
-        // look.
-        let mut above = top.parent();
-        while let Some(dir) = above {
-            ground.watch_one(&eyes, &dir)?;
-            above = dir.parent();
+        for dir in &way {
+            ground.watch_one(&eyes, dir)?;
         }
-        if eyes.at.meta.entity == Entity::Directory {
-            ground.look(&eyes, &top, None)
+        if is_file {
+            ground.watch_one(&eyes, &top)?;
         } else {
-            ground.watch_one(&eyes, &top)
+            ground.look(&eyes, &top, None)?;
         }
+        let found = self.ground.meta(&top).map(|meta| (meta.dev, meta.ino));
+        let wanted = if is_file {
+            self.top.or(found)
+        } else {
+            Some((self.at.meta.dev, self.at.meta.ino))
+        };
+        self.was_away |= found != wanted;
+        self.top = wanted;
+        self.stands()
     }
 
     /// What to look with, what is watched, and what waits.
@@ -242,32 +284,34 @@ impl Watcher<'_> {
         // When what waits is to be told.
         let mut due: Option<Instant> = None;
         loop {
-            let nap = due.map_or(NAP, |due| due.saturating_duration_since(Instant::now()));
+            let wake = if self.stale.is_empty() {
+                due
+            } else {
+                Some(self.rests_until)
+            };
+            let nap = wake.map_or(NAP, |at| at.saturating_duration_since(Instant::now()));
             self.ground.notices.wait(nap.min(NAP)).map_err(no_room)?;
             self.live.still()?;
             if batches.is_closed() {
                 return Ok(());
             }
-            for notice in self.notices()? {
-                self.hear(&notice)?;
-            }
+            let heard = self.notices()?;
+            self.hear_all(&heard)?;
             let now = Instant::now();
-            if !self.stale.is_empty() {
-                // Nothing is told before: what comes in directories that are
-                // not watched yet would never be.
-                if now < self.rests_until {
-                    due = Some(self.rests_until);
-                    continue;
-                }
+            if !self.stale.is_empty() && now >= self.rests_until {
                 self.look_again()?;
-                self.rests_until = now + now.elapsed().saturating_mul(REST).max(LEAST_REST);
+                let rest = now.elapsed().saturating_mul(REST).min(LONGEST_REST);
+                self.rests_until = Instant::now() + rest;
             }
             if self.pending.is_empty() && self.told_complete == self.ground.complete {
+                self.judge_again()?;
                 self.stands()?;
                 due = None;
                 continue;
             }
-            if *due.get_or_insert(now + gather) > now {
+            // Nothing is told before everything stale was looked at: what comes
+            // in directories that are not watched yet would never be.
+            if *due.get_or_insert(now + gather) > now || !self.stale.is_empty() {
                 continue;
             }
             // Whoever listens is slow: more is gathered until there is room.
@@ -279,15 +323,21 @@ impl Watcher<'_> {
         }
     }
 
+    /// Goes by the rules of this moment: what denies it by now wins over the yes
+    /// it began with. What they let be seen that they did not is looked for.
+    fn judge_again(&mut self) -> Result<(), Failure> {
+        let terms = self.live.judged_again(&self.at.entry)?;
+        self.stale.all |= !terms.are_by_the_rules_of(&self.terms);
+        self.terms = terms;
+        Ok(())
+    }
+
     /// Whether what is watched is still in its place.
     fn stands(&self) -> Result<(), Failure> {
         let top = self.top();
         let root = &self.at.root;
-        let stands = self
-            .ground
-            .meta(&top)
-            .is_some_and(|was| root.is_still(&top, was));
-        if stands && !self.was_away {
+        let was = self.ground.meta(&top);
+        if !self.was_away && was.is_some_and(|was| root.is_still(&top, was)) {
             return Ok(());
         }
         Err(Failure::new(
@@ -310,110 +360,104 @@ impl Watcher<'_> {
         Ok(taken)
     }
 
-    fn hear(&mut self, notice: &Taken) -> Result<(), Failure> {
+    fn hear_all(&mut self, notices: &[Taken]) -> Result<(), Failure> {
+        for some in notices.chunks(LOOK_EVERY) {
+            self.live.still()?;
+            for notice in some {
+                self.hear(notice);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, notice: &Taken) {
         match notice.told {
             Told::Overflow => {
                 self.pending.overflowed();
                 self.stale.lost = true;
-                return Ok(());
+                return;
             }
             Told::Unwatched => {
                 self.ground.unwatched(notice.number);
-                return Ok(());
+                return;
             }
             // The directory above tells it by name, and the top is looked at.
-            Told::SelfGone => return Ok(()),
+            Told::SelfGone => return,
             Told::Appeared | Told::Changed | Told::Gone => {}
         }
         let Some(dir) = self.ground.place(notice.number).cloned() else {
             // Of a directory that was let go meanwhile.
-            return Ok(());
+            return;
         };
         let name = std::str::from_utf8(&notice.name).ok();
         let top = self.top();
+        let is_ignore_file = name.is_some_and(|name| IgnoreKind::of_file_name(name).is_some());
         if !dir.is_under(&top) {
-            // On the way to it. Once it was away, it is not what was watched.
+            // On the way to it. Once it was away, it is not what was watched;
+            // and what is ignored here is ignored below.
             let at = name.and_then(|name| dir.join(name).ok());
             let is_way = at.is_some_and(|at| top.is_under(&at));
             self.was_away |= is_way && notice.told == Told::Gone;
-            return Ok(());
+            self.stale.all |= is_ignore_file;
+            return;
         }
         if self.is_file() {
             if name == self.at.path.name() {
-                let (eyes, _, pending) = self.parts();
-                pending.add(&eyes, &dir, &notice.name, false, notice.told);
+                self.pending.add(&dir, &notice.name, false, notice.told);
             }
-            return Ok(());
+            return;
         }
-        // A change of the directory's own permissions has no name.
-        if notice.name.is_empty() {
-            return Ok(());
+        // A change of the directory's own permissions has no name; and where
+        // notices were lost, everything is looked at anew.
+        if notice.name.is_empty() || self.stale.lost {
+            return;
         }
-        let is_ignore_file = name.is_some_and(|name| IgnoreKind::of_file_name(name).is_some());
-        if is_ignore_file && !self.stale.ignores.contains(&dir) {
-            if self.stale.ignores.len() < MAX_STALE {
-                self.stale.ignores.push(dir.clone());
-            } else {
-                self.stale.all = true;
-            }
+        self.pending
+            .add(&dir, &notice.name, notice.is_directory, notice.told);
+        if is_ignore_file {
+            self.stale.add(dir);
+            return;
         }
-        let (eyes, ground, pending) = self.parts();
-        pending.add(&eyes, &dir, &notice.name, notice.is_directory, notice.told);
         let at = name.and_then(|name| dir.join(name).ok());
         let Some(at) = at.filter(|_| notice.is_directory) else {
-            return Ok(());
+            return;
         };
-        match notice.told {
-            Told::Appeared => self.enter(&dir, &at),
-            Told::Gone => {
-                ground.forget(&at);
-                // What was found in it may have been found while it was out.
-                pending.forget(&at);
-                Ok(())
-            }
-            Told::Changed | Told::SelfGone | Told::Unwatched | Told::Overflow => Ok(()),
+        if notice.told == Told::Gone {
+            self.ground.forget(&at);
+            // What was found in it may have been found while it was out.
+            self.pending.forget(&at);
+        }
+        // Gone, too: another may stand there, as where two are exchanged. And
+        // one that was closed to us may be open now.
+        if self.ground.meta(&at).is_none() {
+            self.stale.add(at);
         }
     }
 
-    /// Watches a directory that came: what is in it by now came with it.
-    fn enter(&mut self, dir: &RelPath, at: &RelPath) -> Result<(), Failure> {
-        let (eyes, ground, pending) = self.parts();
-        let admitted = eyes.terms.admits(at, Entity::Directory) == portcullis_policy::Admit::Yes;
-        if !admitted || eyes.hiding(dir).hides(at, Entity::Directory) {
-            return Ok(());
-        }
-        match ground.look(&eyes, at, Some(pending)) {
-            Ok(()) => Ok(()),
-            Err(failure) => {
-                // Gone again, or closed to us; what ends the deed ends the watch.
-                eyes.live.still()?;
-                ground.complete &= failure.reason() == Reason::NotFound;
-                Ok(())
-            }
-        }
-    }
-
-    /// Looks again where notices were lost, or where other names are ignored now.
+    /// Looks again where notices were lost, at directories that came, and where
+    /// other names are ignored now.
     fn look_again(&mut self) -> Result<(), Failure> {
-        let Stale { lost, all, ignores } = std::mem::take(&mut self.stale);
-        if lost {
+        let stale = std::mem::take(&mut self.stale);
+        if stale.lost {
             let waker = self.ground.notices.waker.clone();
-            self.ground = Ground::new(Notices::new(waker).map_err(no_room)?);
+            let notices = Notices::new(waker).map_err(no_room)?;
+            self.ground = Ground::new(notices, self.at.root.is_local());
             return self.begin();
         }
         if self.is_file() {
             return Ok(());
         }
         let top = self.top();
-        let below: Vec<RelPath> = if all { vec![top] } else { outermost(ignores) };
-        for dir in &below {
+        for dir in stale.outermost(&top) {
             let (eyes, ground, pending) = self.parts();
-            pending.look_again(&eyes);
-            if let Err(failure) = ground.look(&eyes, dir, None) {
+            if dir != top && !is_shown(&eyes, &dir) {
+                ground.forget(&dir);
+                continue;
+            }
+            if let Err(failure) = ground.look(&eyes, &dir, Some(pending)) {
+                // Gone again, or closed to us; what ends the deed ends the watch.
                 eyes.live.still()?;
-                if all {
-                    return Err(failure);
-                }
+                ground.complete &= failure.reason() == Reason::NotFound;
             }
         }
         Ok(())
@@ -424,8 +468,7 @@ impl Watcher<'_> {
         let Ok(room) = batches.try_reserve() else {
             return Ok(false);
         };
-        // What denies it by now wins over the yes it began with.
-        self.terms = self.live.judged_again(&self.at.entry)?;
+        self.judge_again()?;
         let (eyes, ground, pending) = self.parts();
         let changes = pending.take(&eyes, ground);
         let overflow = std::mem::take(&mut pending.overflow);
@@ -438,9 +481,7 @@ impl Watcher<'_> {
             complete: self.ground.complete,
             counts: self.pending.counts,
         };
-        for notice in &later {
-            self.hear(notice)?;
-        }
+        self.hear_all(&later)?;
         let stands = self.stands();
         if stands.is_err() {
             batch.names.clear();
@@ -483,16 +524,11 @@ impl Watcher<'_> {
     }
 }
 
-/// Those of `dirs` that are below no other of them.
-fn outermost(mut dirs: Vec<RelPath>) -> Vec<RelPath> {
-    dirs.sort_unstable_by(|a, b| a.components().cmp(b.components()));
-    let mut kept: Vec<RelPath> = Vec::new();
-    for dir in dirs {
-        if !kept.last().is_some_and(|above| dir.is_under(above)) {
-            kept.push(dir);
-        }
-    }
-    kept
+/// Whether a directory below the top may be shown.
+fn is_shown(eyes: &Eyes<'_>, dir: &RelPath) -> bool {
+    let above = dir.parent().unwrap_or_else(RelPath::root);
+    eyes.terms.admits(dir, Entity::Directory) == Admit::Yes
+        && !eyes.hiding(&above).hides(dir, Entity::Directory)
 }
 
 /// A notice, kept until the queue is read.

@@ -1,35 +1,35 @@
 //! What changed since somebody was last told, name by name.
 
-use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsFd;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 
 use portcullis_policy::{Admit, Symlinks};
-use portcullis_proto::{Counts, Entity, RelPath};
+use portcullis_proto::{Counts, Entity, Reason, RelPath};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
-use super::ground::{Eyes, Ground};
+use super::ground::{Eyes, Ground, InTree, below};
 use super::{Change, ChangeKind};
-use crate::hiding::Hiding;
 use crate::meta::Meta;
 use crate::sys::{self, Told};
 
-/// How many names wait to be told at most; more is an overflow. As many as the
-/// kernel queues.
-pub(super) const MAX_PENDING: usize = 16_384;
+/// How many names and directories wait to be told at most; more is an overflow.
+/// As many as the kernel queues.
+const MAX_PENDING: usize = 16_384;
 
 /// What waits to be told.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    directories: HashMap<RelPath, InDirectory>,
-    names: usize,
+    directories: BTreeMap<InTree, InDirectory>,
+    /// How many names and directories.
+    weight: usize,
     /// Whether something was lost: what is told is not all there is.
     pub(super) overflow: bool,
     pub(super) counts: Counts,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct InDirectory {
-    hiding: Hiding,
     names: BTreeMap<String, Happened>,
     /// Whether something happened to a name that no path can ask for.
     unnamed: bool,
@@ -53,73 +53,43 @@ impl Pending {
     pub(super) fn overflowed(&mut self) {
         self.overflow = true;
         self.directories.clear();
-        self.names = 0;
+        self.weight = 0;
     }
 
     /// The directory at `path` is gone, and what waits of it and of all below it
     /// goes with it: the name it stood under is told of in the one above.
     pub(super) fn forget(&mut self, path: &RelPath) {
-        let mut names = 0;
-        self.directories.retain(|dir, directory| {
-            let stays = !dir.is_under(path);
-            names += if stays { 0 } else { directory.names.len() };
-            stays
-        });
-        self.names -= names;
-    }
-
-    /// What the ignore files said of each directory may not hold any more.
-    pub(super) fn look_again(&mut self, eyes: &Eyes<'_>) {
-        for (path, directory) in &mut self.directories {
-            directory.hiding = eyes.hiding(path);
+        for place in below(&self.directories, path) {
+            if let Some(directory) = self.directories.remove(&place) {
+                self.weight -= 1 + directory.names.len();
+            }
         }
     }
 
     /// Something happened to `name` in the directory at `path`.
-    pub(super) fn add(
-        &mut self,
-        eyes: &Eyes<'_>,
-        path: &RelPath,
-        name: &[u8],
-        is_directory: bool,
-        told: Told,
-    ) {
+    pub(super) fn add(&mut self, path: &RelPath, name: &[u8], is_directory: bool, told: Told) {
         if self.overflow {
             return;
         }
-        if self.names >= MAX_PENDING {
+        if self.weight >= MAX_PENDING {
             self.overflowed();
             return;
         }
-        let directory = match self.directories.get_mut(path) {
-            Some(directory) => directory,
-            None => self
-                .directories
-                .entry(path.clone())
-                .or_insert_with(|| InDirectory {
-                    hiding: eyes.hiding(path),
-                    names: BTreeMap::new(),
-                    unnamed: false,
-                }),
-        };
-        let named = std::str::from_utf8(name)
-            .ok()
-            .and_then(|name| Some((name, path.join(name).ok()?)));
-        let Some((name, at)) = named else {
+        let weight = &mut self.weight;
+        let directory = self
+            .directories
+            .entry(InTree(path.clone()))
+            .or_insert_with(|| {
+                *weight += 1;
+                InDirectory::default()
+            });
+        let named = std::str::from_utf8(name).ok();
+        let Some(name) = named.filter(|name| path.join(name).is_ok()) else {
             directory.unnamed = true;
             return;
         };
-        let entity = if is_directory {
-            Entity::Directory
-        } else {
-            Entity::File
-        };
-        if directory.hiding.hides(&at, entity) {
-            self.counts.ignored += 1;
-            return;
-        }
         if !directory.names.contains_key(name) {
-            self.names += 1;
+            *weight += 1;
         }
         let happened = directory.names.entry(name.to_owned()).or_default();
         happened.appeared |= told == Told::Appeared;
@@ -134,62 +104,103 @@ impl Pending {
     /// What is told of a name is what stands there now. Notices alone do not
     /// say: two names that are exchanged are told as if the first were gone.
     pub(super) fn take(&mut self, eyes: &Eyes<'_>, ground: &Ground) -> Vec<Change> {
-        let root = &eyes.at.root;
-        let mut changes = Vec::with_capacity(self.names);
-        self.names = 0;
-        for (path, directory) in std::mem::take(&mut self.directories) {
-            let flags = OFlags::PATH | OFlags::DIRECTORY;
-            let still = ground.meta(&path).and_then(|was| {
-                let now = root.open(&path, flags, Symlinks::Reject).ok()?;
-                let same = (now.meta.dev, now.meta.ino) == (was.dev, was.ino);
-                same.then_some(now.handle)
-            });
-            let Some(handle) = still else {
-                self.counts.moved += directory.names.len() as u64;
-                continue;
-            };
-            if directory.unnamed {
-                changes.push(Change {
-                    path: path.clone(),
-                    kind: ChangeKind::Modified,
-                    directory: true,
-                });
-            }
-            for (name, happened) in directory.names {
-                let Ok(at) = path.join(&name) else { continue };
-                let found = sys::child_meta(handle.as_fd(), &*name).ok();
-                let entity = match &found {
-                    Some(seen) => Meta::of_statx(seen).entity,
-                    None if happened.was_directory => Entity::Directory,
-                    None => Entity::File,
-                };
-                match eyes.terms.admits(&at, entity) {
-                    Admit::Yes => {}
-                    Admit::Denied => {
-                        self.counts.denied += 1;
-                        continue;
-                    }
-                    Admit::WouldAsk => {
-                        self.counts.secret += 1;
-                        continue;
-                    }
+        let mut changes = Vec::new();
+        self.weight = 0;
+        for (InTree(path), directory) in std::mem::take(&mut self.directories) {
+            match still(eyes, ground, &path) {
+                Still::Stands(handle) => {
+                    self.take_in(eyes, &path, &handle, directory, &mut changes);
                 }
-                let kind = match (found.is_some(), happened.appeared, happened.gone) {
-                    (false, _, _) => ChangeKind::Removed,
-                    (true, true, false) => ChangeKind::Created,
-                    (true, _, _) => ChangeKind::Modified,
-                };
-                let directory = entity == Entity::Directory;
-                // Of a directory that stayed, what changed are its permissions,
-                // or what is in it, which is told by its own name.
-                changes.push(Change {
-                    path: at,
-                    kind,
-                    directory,
-                });
+                Still::Moved => self.counts.moved += directory.names.len() as u64,
+                Still::Unknown => self.overflow = true,
             }
         }
         changes.sort_unstable_by(|a, b| a.path.components().cmp(b.path.components()));
         changes
+    }
+
+    fn take_in(
+        &mut self,
+        eyes: &Eyes<'_>,
+        path: &RelPath,
+        handle: &OwnedFd,
+        directory: InDirectory,
+        changes: &mut Vec<Change>,
+    ) {
+        if directory.unnamed && eyes.terms.admits(path, Entity::Directory) == Admit::Yes {
+            changes.push(Change {
+                path: path.clone(),
+                kind: ChangeKind::Modified,
+                directory: true,
+            });
+        }
+        let hiding = eyes.hiding(path);
+        for (name, happened) in directory.names {
+            let Ok(at) = path.join(&name) else { continue };
+            let found = sys::child_meta(handle.as_fd(), &*name);
+            let entity = match &found {
+                Ok(seen) => Meta::of_statx(seen).entity,
+                Err(_) if happened.was_directory => Entity::Directory,
+                Err(_) => Entity::File,
+            };
+            // What was asked for by name is judged by that name, before.
+            let admits = if at == eyes.at.path {
+                Admit::Yes
+            } else {
+                eyes.terms.admits(&at, entity)
+            };
+            match admits {
+                Admit::Denied => self.counts.denied += 1,
+                Admit::WouldAsk => self.counts.secret += 1,
+                Admit::Yes if hiding.hides(&at, entity) => self.counts.ignored += 1,
+                Admit::Yes => {
+                    let stands = !matches!(found, Err(Errno::NOENT));
+                    let kind = match (stands, happened.appeared, happened.gone) {
+                        (false, _, _) => ChangeKind::Removed,
+                        (true, true, false) => ChangeKind::Created,
+                        (true, _, _) => ChangeKind::Modified,
+                    };
+                    changes.push(Change {
+                        path: at,
+                        kind,
+                        directory: entity == Entity::Directory,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Whether a directory is where it was watched.
+enum Still {
+    Stands(OwnedFd),
+    Moved,
+    /// It could not be looked at: for want of handles, say.
+    Unknown,
+}
+
+fn still(eyes: &Eyes<'_>, ground: &Ground, path: &RelPath) -> Still {
+    let Some(was) = ground.meta(path) else {
+        return Still::Moved;
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    match eyes.at.root.open(path, flags, Symlinks::Reject) {
+        Ok(now) if (now.meta.dev, now.meta.ino) != (was.dev, was.ino) => Still::Moved,
+        // By who may list it now: the kernel asked that when it was watched.
+        Ok(now) if now.meta.admit_private(eyes.at.entry.policy()).is_err() => Still::Moved,
+        Ok(now) => Still::Stands(now.handle),
+        Err(failure) => {
+            let away = [
+                Reason::NotFound,
+                Reason::NotDirectory,
+                Reason::Symlink,
+                Reason::MountBoundary,
+            ];
+            if away.contains(&failure.reason()) {
+                Still::Moved
+            } else {
+                Still::Unknown
+            }
+        }
     }
 }
