@@ -1,9 +1,10 @@
 // Drives `portcullis mcp` with the TypeScript SDKs agent clients are built on:
 // the one of the handshake era, and the one that also speaks 2026-07-28.
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { ElicitRequestSchema, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { Client as NewClient } from '@modelcontextprotocol/client';
 import { StdioClientTransport as NewTransport } from '@modelcontextprotocol/client/stdio';
 
@@ -75,6 +76,37 @@ async function scenario(name, client, transport, decide) {
     await call('read_file', { filePath: '.env' });
     await call('read_file', { filePath: '.env' });
     assert.equal(asked.length, 4, 'for the session means not asked again');
+  });
+  await check('hears of a change below a directory, and of no secret', async () => {
+    const uri = 'portcullis://workspace/src';
+    let heard;
+    const told = new Promise((resolve) => { heard = resolve; });
+    const hear = ({ params }) => {
+      assert.equal(params.uri, uri);
+      assert.ok(!JSON.stringify(params).includes('secret'));
+      if (params._meta['portcullis/changes']) heard(params._meta['portcullis/changes']);
+    };
+    let end;
+    if (client instanceof OldClient) {
+      client.setNotificationHandler(ResourceUpdatedNotificationSchema, hear);
+      await client.subscribeResource({ uri });
+      end = () => client.unsubscribeResource({ uri });
+    } else {
+      client.setNotificationHandler('notifications/resources/updated', hear);
+      const subscription = await client.listen({ resourceSubscriptions: [uri] });
+      assert.deepEqual(subscription.honoredFilter.resourceSubscriptions, [uri]);
+      end = () => subscription.close();
+    }
+    // A stream is acknowledged before anything is watched: once is not enough.
+    const made = `${dir}/src/made-${passed}`;
+    const writing = setInterval(() => {
+      writeFileSync(`${dir}/src/secret.pem`, 'x');
+      writeFileSync(made, String(Math.random()));
+    }, 100);
+    const changes = await told;
+    clearInterval(writing);
+    assert.ok(changes.some((change) => change.uri === `${uri}/made-${passed}`), JSON.stringify(changes));
+    await end();
   });
   await client.close();
 }

@@ -1,6 +1,7 @@
 """Drives `portcullis mcp` with the Python SDK, in both protocol eras."""
 
 import sys
+from pathlib import Path
 
 import anyio
 from mcp import StdioServerParameters
@@ -35,6 +36,17 @@ async def scenario(mode: str) -> None:
         assert allowed.structured_content["content"] == "KEY=canary\n", allowed
         contents = (await client.read_resource("portcullis://workspace/notes.md")).contents
         assert contents[0].text == "# notes\n", contents
+        uri = "portcullis://workspace/src"
+        if mode == "auto":
+            async with client.listen(resource_subscriptions=[uri]) as subscription:
+                # The first event says that it is watched from now on.
+                assert (await anext(subscription)).uri == uri
+                (Path(directory) / "src" / "heard").write_text("x")
+                with anyio.fail_after(10):
+                    assert (await anext(subscription)).uri == uri
+        else:
+            await client.subscribe_resource(uri)
+            await client.unsubscribe_resource(uri)
     passed += 1
     print(f"ok python, {mode}")
 
