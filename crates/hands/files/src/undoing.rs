@@ -349,7 +349,7 @@ impl Undoing<'_> {
         }
         let mut parents = Parents::make(place, self.directory, self.live)?;
         let root = std::sync::Arc::clone(&to.root);
-        let moved = relocate(
+        let mut redo = relocate(
             &to,
             &parents.place,
             Verb::Undo,
@@ -360,17 +360,23 @@ impl Undoing<'_> {
                 asked_about_what_is_below: true,
                 still: &|| Ok(()),
             },
-        )?;
+        )?
+        .undo;
         if self.entry.before.is_some() {
             if let Err(why) = self.put_kept_at(&to) {
                 return Err(self.move_again(&parents.place, &to, why));
             }
-            // Without it the move can be undone, and not be done again.
-            let _redo_alone = self.tell_what_came_back(&to);
+            // Without it the move is undone and cannot be done again, and nothing
+            // says that it can. Nothing was displaced: only the entry goes.
+            if self.tell_what_came_back(&to).is_err()
+                && let Some(redo) = redo.take()
+            {
+                let _next_time = self.store.forget(&redo);
+            }
         }
         parents.stay(true);
         let _kept_if_used = self.unmake(&root);
-        Ok(moved.undo)
+        Ok(redo)
     }
 
     /// What it had overwritten cannot be put back: then it is not moved back.
