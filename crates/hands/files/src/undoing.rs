@@ -297,15 +297,17 @@ impl Undoing<'_> {
                 .take(place.parent.as_fd(), &place.leaf, &self.entry.id);
             return Err(why);
         }
-        let back = looks_now(place)?;
-        let redo = Entry {
-            after: Some(State::of(&back, None)),
-            made: parents.made.clone(),
-            ..entry_of(place, Verb::Undo, self.live)
-        };
-        let made_again = self.store.record(&redo).is_ok();
+        // It is back: what fails from here on costs only the redo.
+        let redo = looks_now(place).and_then(|back| {
+            let redo = Entry {
+                after: Some(State::of(&back, None)),
+                made: parents.made.clone(),
+                ..entry_of(place, Verb::Undo, self.live)
+            };
+            self.store.record(&redo).map(|()| redo.id)
+        });
         parents.stay(true);
-        Ok(made_again.then_some(redo.id))
+        Ok(redo.ok())
     }
 
     /// What the operation displaced stands at `place`, where nothing is: moved

@@ -128,6 +128,11 @@ fn fail_at_steps(mounts: Mounts, verbs: &[&str]) -> Option<(usize, usize)> {
                     continue;
                 }
                 failed += 1;
+                // What is told as failed was not done.
+                if now != course.before {
+                    *odd.entry(format!("{context} ({told}): told as failed, and done"))
+                        .or_default() += 1;
+                }
                 // The audit's own lines are told as the audit's.
                 let fits = if step.line.contains("/data/audit/") {
                     first == "io_error audit_unavailable"
@@ -143,7 +148,7 @@ fn fail_at_steps(mounts: Mounts, verbs: &[&str]) -> Option<(usize, usize)> {
     }
     assert!(
         odd.is_empty(),
-        "told as something else, or not undone: {odd:#?}"
+        "told as something else than it is: {odd:#?}"
     );
     Some((turn, failed))
 }
@@ -194,6 +199,27 @@ fn r009_a_store_that_cannot_be_looked_at_is_no_reason_to_keep_elsewhere() {
     assert_eq!(trial.tree(), course.before);
     trial.nothing_is_left();
     trial.everything_can_be_undone("write");
+}
+
+/// It was told as failed, and done; or a redo was named that could not be done.
+#[test]
+fn r010_what_fails_after_something_is_back_costs_the_redo_and_nothing_else() {
+    for (verb, back) in [("undo_move_over", "g"), ("undo_remove", "d")] {
+        let course = course(Mounts::One, verb).unwrap();
+        let looks_at_it = format!("root>, \"{back}\"");
+        let last = course
+            .steps
+            .iter()
+            .rfind(|step| step.name == "statx" && step.line.contains(&looks_at_it))
+            .unwrap();
+        let trial = Trial::new(verb);
+        let ran = trial.run(verb, last.thread, &[last.inject("error=EIO")]);
+        assert_eq!(ran.told.as_deref(), Some("done"), "{verb} at {last}");
+        assert_eq!(ran.undo, None, "{verb} at {last}");
+        assert_eq!(trial.tree(), course.after, "{verb} at {last}");
+        trial.nothing_is_left();
+        trial.everything_can_be_undone(verb);
+    }
 }
 
 /// A disk with room for part of the content: the kernel takes what fits of a
