@@ -297,15 +297,17 @@ impl Undoing<'_> {
                 .take(place.parent.as_fd(), &place.leaf, &self.entry.id);
             return Err(why);
         }
-        let back = looks_now(place)?;
-        let redo = Entry {
-            after: Some(State::of(&back, None)),
-            made: parents.made.clone(),
-            ..entry_of(place, Verb::Undo, self.live)
-        };
-        let made_again = self.store.record(&redo).is_ok();
+        // It is back: what fails from here on costs only the redo.
+        let redo = looks_now(place).and_then(|back| {
+            let redo = Entry {
+                after: Some(State::of(&back, None)),
+                made: parents.made.clone(),
+                ..entry_of(place, Verb::Undo, self.live)
+            };
+            self.store.record(&redo).map(|()| redo.id)
+        });
         parents.stay(true);
-        Ok(made_again.then_some(redo.id))
+        Ok(redo.ok())
     }
 
     /// What the operation displaced stands at `place`, where nothing is: moved
@@ -349,7 +351,7 @@ impl Undoing<'_> {
         }
         let mut parents = Parents::make(place, self.directory, self.live)?;
         let root = std::sync::Arc::clone(&to.root);
-        let moved = relocate(
+        let mut redo = relocate(
             &to,
             &parents.place,
             Verb::Undo,
@@ -360,17 +362,23 @@ impl Undoing<'_> {
                 asked_about_what_is_below: true,
                 still: &|| Ok(()),
             },
-        )?;
+        )?
+        .undo;
         if self.entry.before.is_some() {
             if let Err(why) = self.put_kept_at(&to) {
                 return Err(self.move_again(&parents.place, &to, why));
             }
-            // Without it the move can be undone, and not be done again.
-            let _redo_alone = self.tell_what_came_back(&to);
+            // Without it the move is undone and cannot be done again, and nothing
+            // says that it can. Nothing was displaced: only the entry goes.
+            if self.tell_what_came_back(&to).is_err()
+                && let Some(redo) = redo.take()
+            {
+                let _next_time = self.store.forget(&redo);
+            }
         }
         parents.stay(true);
         let _kept_if_used = self.unmake(&root);
-        Ok(moved.undo)
+        Ok(redo)
     }
 
     /// What it had overwritten cannot be put back: then it is not moved back.

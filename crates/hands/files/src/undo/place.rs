@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use portcullis_proto::{Failure, Reason};
+use portcullis_proto::Failure;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::io::{Errno, retry_on_intr};
 use serde::{Deserialize, Serialize};
@@ -61,51 +61,61 @@ pub(super) fn open(data: &PrivateDir, root: &Root) -> Result<(OwnedFd, Where), F
         .map(|seen| sys::mount_of(&seen))
         .map_err(failure)?;
     let at_home = in_data()?;
-    if mount(&at_home).is_ok_and(|mount| mount == wanted) {
+    if mount(&at_home).map_err(failure)? == wanted {
         return Ok((at_home, Where::DataDirectory));
     }
-    if let Ok(dir) = mount_top(root, wanted)
-        .and_then(|top| {
-            private(
-                &top,
-                &format!(".portcullis-{}", rustix::process::geteuid().as_raw()),
-            )
-        })
-        .and_then(|own| private(&own, &name))
-    {
+    let of_user = format!(".portcullis-{}", rustix::process::geteuid().as_raw());
+    let at_top = mount_top(root, wanted)
+        .and_then(|top| private(&top, &of_user))
+        .and_then(|own| private(&own, &name));
+    if let Some(dir) = if_usable(at_top)? {
         return Ok((dir, Where::MountTop));
     }
-    if let Ok(dir) = in_root(root) {
+    if let Some(dir) = if_usable(in_root(root))? {
         return Ok((dir, Where::InRoot));
     }
     Ok((at_home, Where::Copy))
 }
 
+/// A place that cannot hold a store is passed over. One that could not be looked
+/// at is told: it may hold the store already, and what were kept elsewhere now
+/// would not be found when it can be looked at again.
+fn if_usable(dir: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Failure> {
+    match dir {
+        Ok(dir) => Ok(Some(dir)),
+        Err(errno @ (Errno::IO | Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => {
+            Err(failure(errno))
+        }
+        // A full disk, too: only what makes a store meets it, so none is there.
+        Err(_) => Ok(None),
+    }
+}
+
 /// The top directory of the mount the root is on.
-fn mount_top(root: &Root, mount: u64) -> Result<OwnedFd, Failure> {
+fn mount_top(root: &Root, mount: u64) -> Result<OwnedFd, Errno> {
     /// No path is deeper.
     const MOST: usize = 4096;
     let mut at = open_directory(root.top(), ".")?;
     let mut here = identity(&at)?;
     for _ in 0..MOST {
         let above = open_directory(at.as_fd(), "..")?;
-        let seen = sys::handle_meta(above.as_fd()).map_err(failure)?;
+        let seen = sys::handle_meta(above.as_fd())?;
         let next = identity(&above)?;
         if sys::mount_of(&seen) != mount || next == here {
             // The root is itself the top: nothing above it is on its mount.
             return if here == root.identity() {
-                Err(Reason::MountBoundary.into())
+                Err(Errno::XDEV)
             } else {
                 Ok(at)
             };
         }
         (at, here) = (above, next);
     }
-    Err(Reason::MountBoundary.into())
+    Err(Errno::XDEV)
 }
 
 /// `.portcullis/undo` in the root, which keeps itself out of git.
-fn in_root(root: &Root) -> Result<OwnedFd, Failure> {
+fn in_root(root: &Root) -> Result<OwnedFd, Errno> {
     let top = open_directory(root.top(), ".")?;
     let own = private(&top, ".portcullis")?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -115,31 +125,47 @@ fn in_root(root: &Root) -> Result<OwnedFd, Failure> {
             let _told_to_git = rustix::io::write(&file, b"*\n");
         }
         Err(Errno::EXIST) => {}
-        Err(errno) => return Err(failure(errno)),
+        Err(errno) => return Err(errno),
     }
     private(&own, "undo")
 }
 
-fn open_directory(at: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Failure> {
-    retry_on_intr(|| openat(at, name, DIRECTORY, Mode::empty())).map_err(failure)
+fn open_directory(at: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    retry_on_intr(|| openat(at, name, DIRECTORY, Mode::empty()))
 }
 
-fn identity(dir: &OwnedFd) -> Result<(u64, u64), Failure> {
-    let meta = Meta::of_stat(&rustix::fs::fstat(dir).map_err(failure)?);
+fn identity(dir: &OwnedFd) -> Result<(u64, u64), Errno> {
+    let meta = Meta::of_stat(&rustix::fs::fstat(dir)?);
     Ok((meta.dev, meta.ino))
 }
 
 /// The directory `name` in `dir`, ours and closed to others; made if missing.
-fn private(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
+fn private(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     match mkdirat(dir, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(failure(errno)),
+        Err(errno) => return Err(errno),
     }
     let own = open_directory(dir.as_fd(), name)?;
-    let meta = Meta::of_stat(&rustix::fs::fstat(&own).map_err(failure)?);
+    let meta = Meta::of_stat(&rustix::fs::fstat(&own)?);
     if meta.uid != rustix::process::geteuid().as_raw() || meta.mode & 0o077 != 0 {
         // Somebody else made it first, or opened it: not a place for old content.
-        return Err(Reason::NotOwned.into());
+        return Err(Errno::PERM);
     }
     Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_proto::Reason;
+
+    #[test]
+    fn a_place_that_cannot_be_used_is_passed_over_and_one_that_cannot_be_looked_at_is_told() {
+        for errno in [Errno::ACCESS, Errno::ROFS, Errno::XDEV, Errno::NOSPC] {
+            assert!(if_usable(Err(errno)).unwrap().is_none(), "{errno}");
+        }
+        for (errno, reason) in [(Errno::IO, Reason::Io), (Errno::MFILE, Reason::TooManyOpen)] {
+            assert_eq!(if_usable(Err(errno)).unwrap_err().reason(), reason);
+        }
+    }
 }

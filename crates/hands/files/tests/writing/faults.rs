@@ -114,11 +114,25 @@ fn fail_at_steps(mounts: Mounts, verbs: &[&str]) -> Option<(usize, usize)> {
                 };
                 trial.nothing_is_left_but(refused.unwrap_or_default());
                 let first = told.lines().next().unwrap_or_default();
+                // What is told to be kept can be undone by the next process, and
+                // what was not done has left nothing to undo.
+                if refused.is_none()
+                    && (ran.undo.is_some() || now == course.before)
+                    && let Some(wrong) = trial.what_cannot_be_undone(verb)
+                {
+                    *odd.entry(format!("{context} ({told}): {wrong}"))
+                        .or_default() += 1;
+                }
                 if first == "done" {
                     assert_eq!(now, course.after, "{context}");
                     continue;
                 }
                 failed += 1;
+                // What is told as failed was not done.
+                if now != course.before {
+                    *odd.entry(format!("{context} ({told}): told as failed, and done"))
+                        .or_default() += 1;
+                }
                 // The audit's own lines are told as the audit's.
                 let fits = if step.line.contains("/data/audit/") {
                     first == "io_error audit_unavailable"
@@ -132,7 +146,10 @@ fn fail_at_steps(mounts: Mounts, verbs: &[&str]) -> Option<(usize, usize)> {
             }
         }
     }
-    assert!(odd.is_empty(), "told as something else: {odd:#?}");
+    assert!(
+        odd.is_empty(),
+        "told as something else than it is: {odd:#?}"
+    );
     Some((turn, failed))
 }
 
@@ -168,6 +185,41 @@ fn failed_where_a_copy_is_made_for_undo_or_a_file_is_written_in_place_nothing_is
         return;
     };
     eprintln!("errors injected, told: {copied:?} with a copy, {in_place:?} in place");
+}
+
+/// It went to another store, which no later process would have looked into.
+#[test]
+fn r009_a_store_that_cannot_be_looked_at_is_no_reason_to_keep_elsewhere() {
+    let course = course(Mounts::One, "write").unwrap();
+    let look = course.find("statx", &["/data/undo/", "AT_EMPTY_PATH"]);
+    let trial = Trial::new("write");
+    let ran = trial.run("write", look.thread, &[look.inject("error=EIO")]);
+    let told = ran.told.unwrap();
+    assert!(told.starts_with("io_error io\n"), "{told}");
+    assert_eq!(trial.tree(), course.before);
+    trial.nothing_is_left();
+    trial.everything_can_be_undone("write");
+}
+
+/// It was told as failed, and done; or a redo was named that could not be done.
+#[test]
+fn r010_what_fails_after_something_is_back_costs_the_redo_and_nothing_else() {
+    for (verb, back) in [("undo_move_over", "g"), ("undo_remove", "d")] {
+        let course = course(Mounts::One, verb).unwrap();
+        let looks_at_it = format!("root>, \"{back}\"");
+        let last = course
+            .steps
+            .iter()
+            .rfind(|step| step.name == "statx" && step.line.contains(&looks_at_it))
+            .unwrap();
+        let trial = Trial::new(verb);
+        let ran = trial.run(verb, last.thread, &[last.inject("error=EIO")]);
+        assert_eq!(ran.told.as_deref(), Some("done"), "{verb} at {last}");
+        assert_eq!(ran.undo, None, "{verb} at {last}");
+        assert_eq!(trial.tree(), course.after, "{verb} at {last}");
+        trial.nothing_is_left();
+        trial.everything_can_be_undone(verb);
+    }
 }
 
 /// A disk with room for part of the content: the kernel takes what fits of a
@@ -228,12 +280,13 @@ fn a_disk_that_takes_only_part_of_a_write_leaves_the_target_as_it_was() {
 /// size of files cuts the first one short, and is lifted before the next.
 #[test]
 fn a_write_that_takes_part_of_the_bytes_is_completed() {
+    const CUT: u64 = 40_960;
     let course = course(Mounts::One, "write").unwrap();
     let trial = Trial::new("write");
     // The draft's own write is the one beside the target.
     let write = course.find("write", &[".portcullis-"]);
     let inject = write.inject("delay_exit=700000");
-    let started = trial.start("short_40960", Some(write.thread), &[inject]);
+    let started = trial.start(&format!("short_{CUT}"), Some(write.thread), &[inject]);
     let patience = Instant::now() + Duration::from_secs(20);
     let draft = loop {
         let drafts = fs::read_dir(trial.scratch.root()).unwrap();
@@ -245,13 +298,14 @@ fn a_write_that_takes_part_of_the_bytes_is_completed() {
                 .starts_with(".portcullis");
             ours.then(|| entry.metadata().map_or(0, |meta| meta.len()))
         });
-        if let Some(size) = sizes.max().filter(|size| *size > 0) {
+        // It grows while the kernel is at it: looked at when it took all it takes.
+        if let Some(size) = sizes.max().filter(|size| *size >= CUT) {
             break size;
         }
         assert!(Instant::now() < patience, "no draft was written");
         std::thread::sleep(Duration::from_millis(5));
     };
-    assert_eq!(draft, 40960, "the kernel took so much of the first write");
+    assert_eq!(draft, CUT, "the kernel took so much of the first write");
     let pid = Pid::from_raw(threads(trial.scratch.base()).0).unwrap();
     let unlimited = Rlimit {
         current: None,
@@ -260,7 +314,11 @@ fn a_write_that_takes_part_of_the_bytes_is_completed() {
     prlimit(Some(pid), Resource::Fsize, unlimited).unwrap();
     let ran = started.end(&trial);
     assert_eq!(ran.told.as_deref(), Some("done"), "{}", ran.log);
-    assert!(ran.log.contains("= 40960 (DELAYED)"), "{}", ran.log);
+    assert!(
+        ran.log.contains(&format!("= {CUT} (DELAYED)")),
+        "{}",
+        ran.log
+    );
     let now = fs::read(trial.scratch.root().join("f")).unwrap();
     assert_eq!(now, "long ".repeat(LONG / 5).as_bytes());
     trial.nothing_is_left();

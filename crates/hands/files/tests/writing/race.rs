@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use portcullis_files::text::{Edit, EncodingChoice};
 use portcullis_files::{Expect, MoveOptions, ScopedFs, WriteOptions};
@@ -34,6 +35,9 @@ const ATTACKS: [&str; 7] = [
     "hard link",
     "mount",
 ];
+/// How long a mount stays where it landed instead of where it was put: a tenth
+/// of what a removal waits, so that on a busy machine it is less than that.
+const LANDED_FOR: Duration = Duration::from_millis(20);
 /// Names the attack to a child in a mount namespace of its own.
 const ATTACK: &str = "PORTCULLIS_TEST_ATTACK";
 
@@ -150,6 +154,7 @@ impl Attack {
         if self.name == "mount" {
             // Over the directory that is used, and over one that is removed.
             let places = [self.root.join("a/b"), self.root.join("a/b/d")];
+            let mut swept = Instant::now();
             while !stop.load(Ordering::Relaxed) {
                 for place in &places {
                     if mount_bind(self.base.join("out"), place).is_ok() {
@@ -159,11 +164,13 @@ impl Attack {
                     }
                 }
                 // A mount moves along with a directory that is renamed, or lands
-                // on it under its new name: one that stayed there would keep it.
-                if turns.is_multiple_of(8) || stop.load(Ordering::Relaxed) {
+                // on it under its new name. The kernel renames nothing that has one
+                // on it: what stays longer than a removal waits keeps its new name.
+                if swept.elapsed() > LANDED_FOR {
                     for mounted in mounts_below(&self.base) {
                         unmount_all(&mounted);
                     }
+                    swept = Instant::now();
                 }
             }
             for mounted in mounts_below(&self.base) {
