@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use grep_matcher::{Match, Matcher, NoCaptures};
+use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures};
 use grep_regex::RegexMatcher;
 use grep_searcher::Searcher;
 use portcullis_proto::{Entity, Failure, Reason, RelPath};
@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::{pread, retry_on_intr};
 
 use super::lines::{Taken, Taker};
-use super::query::FileFilter;
+use super::query::{Cost, FileFilter, PART};
 use super::{FoundIn, SearchRequest};
 use crate::deeds::below;
 use crate::deeds::walk::{Dir, Find, Gather, Tally, Visit, Walk, Weight};
@@ -22,7 +22,7 @@ use crate::meta::Meta;
 use crate::sys;
 
 /// A file up to here is read in one go, and searched where it lies.
-const SMALL: usize = 64 * 1024;
+const SMALL: usize = PART;
 
 /// So many lines are handed on at once at most: what is not among those wanted
 /// is let go then.
@@ -33,6 +33,7 @@ pub(super) struct Searches<'a> {
     pub(super) walk: &'a Walk<'a>,
     pub(super) request: &'a SearchRequest,
     pub(super) matcher: RegexMatcher,
+    pub(super) cost: Cost,
     pub(super) filter: Option<FileFilter>,
     /// The directory the search began at.
     pub(super) top: RelPath,
@@ -42,6 +43,7 @@ pub(super) struct Searches<'a> {
 /// What one worker searches with.
 pub(super) struct Hand {
     matcher: RegexMatcher,
+    cost: Cost,
     searcher: Searcher,
     buffer: Vec<u8>,
 }
@@ -78,6 +80,7 @@ impl Visit for Searches<'_> {
     fn hand(&self) -> Hand {
         Hand {
             matcher: self.matcher.clone(),
+            cost: self.cost,
             searcher: self.request.searcher(),
             buffer: vec![0; SMALL],
         }
@@ -228,14 +231,14 @@ impl Hand {
             stopped: None,
         };
         let small = usize::try_from(meta.size).is_ok_and(|size| size < SMALL);
-        // Over several lines a match may be looked for from every character to
-        // the end; within one, a part is read before the next.
+        let over_lines = self.searcher.multi_line();
         let timed = Timed {
             matcher: &self.matcher,
+            cost: self.cost,
+            over_lines,
             walk,
             stopped: RefCell::new(None),
         };
-        let over_lines = self.searcher.multi_line();
         let searched = match small.then(|| fill(handle, meta, &mut self.buffer)) {
             Some(Ok(Some(length))) => {
                 let content = self.buffer.get(..length).unwrap_or_default();
@@ -246,12 +249,7 @@ impl Hand {
                 }
             }
             // Large, or grown since it was looked at.
-            None | Some(Ok(None)) if over_lines => {
-                self.searcher.search_reader(&timed, &mut reader, taker)
-            }
-            None | Some(Ok(None)) => self
-                .searcher
-                .search_reader(&self.matcher, &mut reader, taker),
+            None | Some(Ok(None)) => self.searcher.search_reader(&timed, &mut reader, taker),
             Some(Err(error)) => Err(error),
         };
         match (reader.stopped.or(timed.stopped.into_inner()), searched) {
@@ -263,12 +261,32 @@ impl Hand {
     }
 }
 
-/// Looks at the clock before every match it looks for.
+/// Looks at the clock before it looks through much: one line may be as long as
+/// many parts, and over several lines a match may be looked for from every
+/// character to the end. What cannot be done in time is not begun.
 struct Timed<'a> {
     matcher: &'a RegexMatcher,
+    cost: Cost,
+    over_lines: bool,
     walk: &'a Walk<'a>,
     /// Set when it stopped: time was up, or it may not go on.
     stopped: RefCell<Option<Result<(), Failure>>>,
+}
+
+impl Timed<'_> {
+    /// Whether so many bytes can be looked through.
+    fn begin(&self, bytes: usize) -> Result<(), &'static str> {
+        if bytes <= PART && !self.over_lines {
+            return Ok(());
+        }
+        let stopped = match self.walk.has_time_for(self.cost.of(bytes)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        *self.stopped.borrow_mut() = Some(stopped);
+        Err("time is up")
+    }
 }
 
 impl Matcher for Timed<'_> {
@@ -276,19 +294,35 @@ impl Matcher for Timed<'_> {
     type Error = &'static str;
 
     fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Self::Error> {
-        let stopped = match self.walk.is_late() {
-            Ok(false) => return self.matcher.find_at(text, at).map_err(|_| "no match"),
-            Ok(true) => Ok(()),
-            Err(failure) => Err(failure),
-        };
-        *self.stopped.borrow_mut() = Some(stopped);
-        Err("time is up")
+        self.begin(text.len().saturating_sub(at))?;
+        self.matcher.find_at(text, at).map_err(|_| NEVER)
     }
 
     fn new_captures(&self) -> Result<NoCaptures, Self::Error> {
         Ok(NoCaptures::new())
     }
+
+    fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Self::Error> {
+        self.begin(text.len().saturating_sub(at))?;
+        self.matcher.shortest_match_at(text, at).map_err(|_| NEVER)
+    }
+
+    fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Self::Error> {
+        self.begin(text.len())?;
+        self.matcher.find_candidate_line(text).map_err(|_| NEVER)
+    }
+
+    fn non_matching_bytes(&self) -> Option<&ByteSet> {
+        self.matcher.non_matching_bytes()
+    }
+
+    fn line_terminator(&self) -> Option<LineTerminator> {
+        self.matcher.line_terminator()
+    }
 }
+
+/// An expression that was compiled has no way to fail.
+const NEVER: &str = "no match";
 
 /// Reads all of a small file into `buffer`; `None` where it is not small.
 fn fill(handle: &OwnedFd, meta: &Meta, buffer: &mut [u8]) -> io::Result<Option<usize>> {
