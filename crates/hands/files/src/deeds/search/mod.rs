@@ -121,7 +121,7 @@ pub(crate) fn search(
     asked_us: u64,
 ) -> Result<FoundLines, Failure> {
     permit.spend(Key::turn(), |searching, terms, live| {
-        let (matcher, cost) = request.matcher()?;
+        let matcher = request.matcher()?;
         let filter = request.filter()?;
         let at = searching.at.pin(terms)?;
         let walk = Walk {
@@ -137,7 +137,6 @@ pub(crate) fn search(
             walk: &walk,
             request,
             matcher,
-            cost,
             filter,
             top: at.path.clone(),
             found: Gather::new(Weight {

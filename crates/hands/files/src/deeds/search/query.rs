@@ -41,13 +41,6 @@ const MAX_QUERY: usize = 4096;
 /// do not fit the cache is run through all at once for every byte of text, and
 /// a whole buffer is searched before anybody looks at the clock.
 const MAX_PROGRAM: usize = 512 * 1024;
-/// The smallest program that is told from a smaller one.
-const LEAST_PROGRAM: usize = 8 * 1024;
-/// How long a program of [`MAX_PROGRAM`] takes for [`PART`] bytes of text at
-/// most.
-const PART_US: u64 = 100_000;
-/// A part of text that is searched before anybody looks at the clock.
-pub(super) const PART: usize = 64 * 1024;
 /// What one worker may keep of an expression's states.
 const MAX_STATES: usize = 4 * 1024 * 1024;
 /// The longest line, and with `multiline` the largest file: what has longer
@@ -73,8 +66,8 @@ impl SearchRequest {
         Digest(hash.finalize().into())
     }
 
-    /// Compiles the query; says, too, how long it may take.
-    pub(super) fn matcher(&self) -> Result<(RegexMatcher, Cost), Failure> {
+    /// Compiles the query.
+    pub(super) fn matcher(&self) -> Result<RegexMatcher, Failure> {
         let bad = |why: &'static str| Failure::new(Reason::BadArguments, why);
         if self.query.is_empty() {
             return Err(bad("The query is empty.").hint("Say what to look for."));
@@ -90,18 +83,12 @@ impl SearchRequest {
             .fixed_strings(self.literal)
             .multi_line(true)
             .octal(false)
+            .size_limit(MAX_PROGRAM)
             .dfa_size_limit(MAX_STATES);
         if !self.multiline {
             builder.line_terminator(Some(b'\n'));
         }
-        // Nobody tells how large a program is, only whether it is too large.
-        let mut program = LEAST_PROGRAM;
-        let mut built = builder.size_limit(program).build(&self.query);
-        while built.is_err() && program < MAX_PROGRAM {
-            program *= 2;
-            built = builder.size_limit(program).build(&self.query);
-        }
-        let matcher = built.map_err(|error| {
+        builder.build(&self.query).map_err(|error| {
             // A person's answer is one sentence; the parser draws pictures.
             let why = error.to_string();
             let why = why.lines().last().unwrap_or_default();
@@ -115,8 +102,7 @@ impl SearchRequest {
                 )
             };
             Failure::new(Reason::BadArguments, format!("{what}: {why}.")).hint(hint)
-        })?;
-        Ok((matcher, Cost { program }))
+        })
     }
 
     /// What runs the query over a file.
@@ -142,22 +128,6 @@ impl SearchRequest {
             by_name: !pattern.contains('/'),
             glob: compiled(pattern)?,
         }))
-    }
-}
-
-/// What a query costs at worst: its time is linear in its program and in the
-/// text.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
-    program: usize,
-}
-
-impl Cost {
-    /// How long it may take to search so many bytes in one go.
-    pub(super) fn of(self, bytes: usize) -> u64 {
-        let (program, bytes) = (self.program as u64, bytes as u64);
-        let parts = (program * bytes).div_ceil(MAX_PROGRAM as u64);
-        PART_US * parts / PART as u64
     }
 }
 

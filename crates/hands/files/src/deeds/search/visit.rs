@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::{pread, retry_on_intr};
 
 use super::lines::{Taken, Taker};
-use super::query::{Cost, FileFilter, PART};
+use super::query::FileFilter;
 use super::{FoundIn, SearchRequest};
 use crate::deeds::below;
 use crate::deeds::walk::{Dir, Find, Gather, Tally, Visit, Walk, Weight};
@@ -22,7 +22,14 @@ use crate::meta::Meta;
 use crate::sys;
 
 /// A file up to here is read in one go, and searched where it lies.
-const SMALL: usize = PART;
+const SMALL: usize = 64 * 1024;
+
+/// So much of a long line is tried before the clock is looked at again.
+const WINDOW: usize = 8 * 1024;
+
+/// How often a long line is gone through once it is known how long that takes:
+/// for a match, and for where it begins.
+const PASSES: u64 = 2;
 
 /// So many lines are handed on at once at most: what is not among those wanted
 /// is let go then.
@@ -33,7 +40,6 @@ pub(super) struct Searches<'a> {
     pub(super) walk: &'a Walk<'a>,
     pub(super) request: &'a SearchRequest,
     pub(super) matcher: RegexMatcher,
-    pub(super) cost: Cost,
     pub(super) filter: Option<FileFilter>,
     /// The directory the search began at.
     pub(super) top: RelPath,
@@ -43,7 +49,6 @@ pub(super) struct Searches<'a> {
 /// What one worker searches with.
 pub(super) struct Hand {
     matcher: RegexMatcher,
-    cost: Cost,
     searcher: Searcher,
     buffer: Vec<u8>,
 }
@@ -80,7 +85,6 @@ impl Visit for Searches<'_> {
     fn hand(&self) -> Hand {
         Hand {
             matcher: self.matcher.clone(),
-            cost: self.cost,
             searcher: self.request.searcher(),
             buffer: vec![0; SMALL],
         }
@@ -234,7 +238,6 @@ impl Hand {
         let over_lines = self.searcher.multi_line();
         let timed = Timed {
             matcher: &self.matcher,
-            cost: self.cost,
             over_lines,
             walk,
             stopped: RefCell::new(None),
@@ -262,11 +265,13 @@ impl Hand {
 }
 
 /// Looks at the clock before it looks through much: one line may be as long as
-/// many parts, and over several lines a match may be looked for from every
-/// character to the end. What cannot be done in time is not begun.
+/// many buffers, and over several lines a match may be looked for from every
+/// character to the end.
+///
+/// Nobody can stop an engine that has begun. So what is long is tried first, part
+/// by part, for the time it takes; what would end too late is not begun.
 struct Timed<'a> {
     matcher: &'a RegexMatcher,
-    cost: Cost,
     over_lines: bool,
     walk: &'a Walk<'a>,
     /// Set when it stopped: time was up, or it may not go on.
@@ -274,12 +279,33 @@ struct Timed<'a> {
 }
 
 impl Timed<'_> {
-    /// Whether so many bytes can be looked through.
-    fn begin(&self, bytes: usize) -> Result<(), &'static str> {
-        if bytes <= PART && !self.over_lines {
-            return Ok(());
+    /// Whether all of `text` from `at` can be looked through.
+    fn begin(&self, text: &[u8], at: usize) -> Result<(), &'static str> {
+        let left = text.len().saturating_sub(at);
+        if left > SMALL {
+            let began = self.walk.live.monotonic_us();
+            for start in (at..text.len()).step_by(WINDOW) {
+                self.has_time_for(0)?;
+                // With all before it, for what looks behind; that more follows
+                // is not seen, which may end a part with a match, at its end.
+                let end = (start + WINDOW).min(text.len());
+                let part = text.get(..end).unwrap_or_default();
+                let found = self.matcher.shortest_match_at(part, start);
+                if found.is_ok_and(|found| found.is_some_and(|found| found < end)) {
+                    break;
+                }
+            }
+            let took = self.walk.live.monotonic_us().saturating_sub(began);
+            self.has_time_for(took.saturating_mul(PASSES))
+        } else if self.over_lines {
+            self.has_time_for(0)
+        } else {
+            Ok(())
         }
-        let stopped = match self.walk.has_time_for(self.cost.of(bytes)) {
+    }
+
+    fn has_time_for(&self, us: u64) -> Result<(), &'static str> {
+        let stopped = match self.walk.has_time_for(us) {
             Ok(true) => return Ok(()),
             Ok(false) => Ok(()),
             Err(failure) => Err(failure),
@@ -294,7 +320,7 @@ impl Matcher for Timed<'_> {
     type Error = &'static str;
 
     fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Self::Error> {
-        self.begin(text.len().saturating_sub(at))?;
+        self.begin(text, at)?;
         self.matcher.find_at(text, at).map_err(|_| NEVER)
     }
 
@@ -303,12 +329,12 @@ impl Matcher for Timed<'_> {
     }
 
     fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Self::Error> {
-        self.begin(text.len().saturating_sub(at))?;
+        self.begin(text, at)?;
         self.matcher.shortest_match_at(text, at).map_err(|_| NEVER)
     }
 
     fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Self::Error> {
-        self.begin(text.len())?;
+        self.begin(text, 0)?;
         self.matcher.find_candidate_line(text).map_err(|_| NEVER)
     }
 
