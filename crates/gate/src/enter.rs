@@ -4,6 +4,7 @@
 //! Whatever was waited for, a hook or a person, the judgement that counts is
 //! made after the wait: what denies the deed by then wins over any yes.
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,35 @@ use crate::root::RootEntry;
 /// How long the gate waits for a hook that does not keep to its own deadline.
 const HOOK_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How an attempted path becomes a deed.
+trait Resolve<D> {
+    type Deed: Future<Output = Result<D, Failure>>;
+
+    fn on(&self, terms: &Terms) -> Self::Deed;
+}
+
+/// On the spot.
+struct AtOnce<R>(R);
+
+impl<D, R: Fn(&Terms) -> Result<D, Failure>> Resolve<D> for AtOnce<R> {
+    type Deed = Ready<Result<D, Failure>>;
+
+    fn on(&self, terms: &Terms) -> Self::Deed {
+        ready(self.0(terms))
+    }
+}
+
+/// Elsewhere, while others have their turn.
+struct InTime<R>(R);
+
+impl<D, R: Fn(Terms) -> F, F: Future<Output = Result<D, Failure>>> Resolve<D> for InTime<R> {
+    type Deed = F;
+
+    fn on(&self, terms: &Terms) -> Self::Deed {
+        self.0(terms.clone())
+    }
+}
+
 /// What a judgement that did not deny came to.
 struct Judged {
     /// The question it raises, if any.
@@ -39,10 +69,26 @@ impl Attempt {
     /// found then differs in any respect from what they were asked about,
     /// nothing is done and the reason is `changed`.
     pub async fn enter<D: Deed>(
-        mut self,
+        self,
         resolve: impl Fn(&Terms) -> Result<D, Failure>,
     ) -> Result<Permit<D>, Failure> {
-        match self.judge_and_resolve(&resolve).await {
+        self.enter_with(&AtOnce(resolve)).await
+    }
+
+    /// As [`enter`](Self::enter), where resolving takes long: what a person has
+    /// to be told may stand deep in what was named.
+    pub async fn enter_in_time<D: Deed, F: Future<Output = Result<D, Failure>>>(
+        self,
+        resolve: impl Fn(Terms) -> F,
+    ) -> Result<Permit<D>, Failure> {
+        self.enter_with(&InTime(resolve)).await
+    }
+
+    async fn enter_with<D: Deed>(
+        mut self,
+        resolve: &impl Resolve<D>,
+    ) -> Result<Permit<D>, Failure> {
+        match self.judge_and_resolve(resolve).await {
             Ok((deed, terms, grants)) => Ok(Permit {
                 gate: self.gate,
                 deed,
@@ -59,7 +105,7 @@ impl Attempt {
 
     async fn judge_and_resolve<D: Deed>(
         &mut self,
-        resolve: &impl Fn(&Terms) -> Result<D, Failure>,
+        resolve: &impl Resolve<D>,
     ) -> Result<(D, Terms, Vec<Arc<Grant>>), Failure> {
         self.gate.check_open()?;
 
@@ -83,7 +129,7 @@ impl Attempt {
             terms = self.judged(&lexical)?.terms;
         }
 
-        let deed = self.resolved(&lexical, resolve, &terms)?;
+        let deed = self.resolved(&lexical, resolve, &terms).await?;
         let facts = self.facts_of(&deed)?;
         let mut judged = self.judged(&facts)?;
         if !self.gate.hooks.is_empty() {
@@ -108,7 +154,7 @@ impl Attempt {
         drop(deed);
         let asked_about = self.ask(&facts, asking).await?;
         let judged = self.judged(&facts)?;
-        let deed = self.resolved(&lexical, resolve, &judged.terms)?;
+        let deed = self.resolved(&lexical, resolve, &judged.terms).await?;
         let again = self.facts_of(&deed)?;
         // Equal digests: what was judged a moment ago is what is there now.
         if digest(&self.caller.subject, &again) != asked_about {
@@ -185,13 +231,13 @@ impl Attempt {
         refusal(denial.reason, &self.book.source)
     }
 
-    fn resolved<D: Deed>(
+    async fn resolved<D: Deed>(
         &mut self,
         lexical: &Facts,
-        resolve: &impl Fn(&Terms) -> Result<D, Failure>,
+        resolve: &impl Resolve<D>,
         terms: &Terms,
     ) -> Result<D, Failure> {
-        let resolved = resolve(terms);
+        let resolved = resolve.on(terms).await;
         let only_leads = || {
             let lead = lexical.resources.first();
             lead.is_some_and(|resource| terms.only_leads(&resource.path))

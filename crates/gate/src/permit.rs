@@ -107,6 +107,11 @@ impl Live<'_> {
 }
 
 impl<D: Deed> Permit<D> {
+    /// Whether a person said yes to this very deed.
+    pub fn was_answered(&self) -> bool {
+        self.book.answered_by.is_some()
+    }
+
     /// The terms of the yes.
     pub fn terms(&self) -> &Terms {
         &self.terms

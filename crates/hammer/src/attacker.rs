@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 use crate::Attack;
 use crate::dice::Dice;
 use crate::scratch::Scratch;
-use crate::verb::{LEAF, SIZED, SUB};
+use crate::verb::{LEAF, PACKED, SIZED, SUB};
 
 /// Whom the outside file belongs to in the hard-link attack: nobody in particular.
 const SOMEBODY_ELSE: u32 = 65_534;
@@ -178,7 +178,7 @@ impl Lever {
     fn probe(&self) -> Result<(), Errno> {
         if self.attack == Attack::Hardlink {
             let (owner, group) = (Uid::from_raw(SOMEBODY_ELSE), Gid::from_raw(SOMEBODY_ELSE));
-            for path in [LEAF, SIZED] {
+            for (path, _) in HARD_LINKED {
                 let outside = format!("out/{path}");
                 chownat(
                     &self.base,
@@ -260,7 +260,11 @@ impl Lever {
     }
 }
 
-const HARD_LINKED: [(&str, &str); 2] = [(LEAF, "stage/linked.txt"), (SIZED, "stage/linked.bin")];
+const HARD_LINKED: [(&str, &str); 3] = [
+    (LEAF, "stage/linked.txt"),
+    (SIZED, "stage/linked.bin"),
+    (PACKED, "stage/linked.tar"),
+];
 
 /// What is exchanged with what.
 const fn pairs(attack: Attack) -> &'static [(&'static str, &'static str)] {
@@ -270,12 +274,14 @@ const fn pairs(attack: Attack) -> &'static [(&'static str, &'static str)] {
         Attack::Leaf => &[
             ("root/grand/sub/leaf.txt", "stage/leaf.txt"),
             ("root/grand/sub/sized.bin", "stage/sized.bin"),
+            ("root/grand/sub/packed.tar", "stage/packed.tar"),
         ],
         Attack::RootRenamed => &[("root", "stage/root")],
         Attack::BindMount => &[],
         Attack::Hardlink => &[
             ("root/grand/sub/leaf.txt", "stage/linked.txt"),
             ("root/grand/sub/sized.bin", "stage/linked.bin"),
+            ("root/grand/sub/packed.tar", "stage/linked.tar"),
         ],
     }
 }

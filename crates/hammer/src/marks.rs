@@ -111,6 +111,7 @@ impl Eye {
             | Verb::Tree
             | Verb::Glob
             | Verb::Search
+            | Verb::Inspect
             | Verb::Resource => first_place(&self.inside, reply).is_some(),
         };
         if inside {

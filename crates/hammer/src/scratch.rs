@@ -1,9 +1,9 @@
 //! The scratch tree: an inside, an outside that mirrors it, and a stage where decoys wait.
 //!
 //! ```text
-//! base/root/grand/sub/{leaf.txt, other.txt, sized.bin, <inside mark>.txt}
-//! base/out/grand/sub/{leaf.txt, other.txt, sized.bin, <outside mark>.txt}
-//! base/stage/{grand, sub, root, leaf.txt, sized.bin}     symlinks into out
+//! base/root/grand/sub/{leaf.txt, other.txt, sized.bin, packed.tar, <inside mark>.txt}
+//! base/out/grand/sub/{leaf.txt, other.txt, sized.bin, packed.tar, <outside mark>.txt}
+//! base/stage/{grand, sub, root, leaf.txt, sized.bin, packed.tar}     symlinks into out
 //! ```
 //!
 //! Invariants:
@@ -20,7 +20,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::ScratchPlace;
 use crate::marks::Marks;
-use crate::verb::{GRAND, LEAF, LINE_WORD, OTHER, SIZED, SUB};
+use crate::verb::{GRAND, LEAF, LINE_WORD, OTHER, PACKED, SIZED, SUB};
 
 /// Memory-backed on Linux: an exchange there costs well under a microsecond.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -57,6 +57,7 @@ impl Scratch {
         symlink(out.join(SUB), scratch.base.join("stage/sub"))?;
         symlink(out.join(LEAF), scratch.base.join("stage/leaf.txt"))?;
         symlink(out.join(SIZED), scratch.base.join("stage/sized.bin"))?;
+        symlink(out.join(PACKED), scratch.base.join("stage/packed.tar"))?;
         Ok(scratch)
     }
 
@@ -72,7 +73,7 @@ impl Scratch {
 
     /// The inodes of everything outside.
     pub(crate) fn outside_inodes(&self) -> io::Result<Vec<u64>> {
-        ["", GRAND, SUB, LEAF, OTHER, SIZED]
+        ["", GRAND, SUB, LEAF, OTHER, SIZED, PACKED]
             .iter()
             .map(|path| Ok(fs::metadata(self.base.join("out").join(path))?.ino()))
             .collect()
@@ -85,6 +86,7 @@ impl Scratch {
         fs::write(top.join(LEAF), &text)?;
         fs::write(top.join(OTHER), &text)?;
         fs::write(top.join(SUB).join(format!("{mark}.txt")), &text)?;
+        fs::write(top.join(PACKED), tar_of(&format!("{mark}.txt"), &text))?;
         // Sparse, so its size costs nothing.
         let mut sized = fs::File::create(top.join(SIZED))?;
         sized.write_all(text.as_bytes())?;
@@ -103,6 +105,35 @@ impl Drop for Scratch {
         // Does not follow symlinks; and if it fails there is nobody left to tell.
         let _removed = fs::remove_dir_all(&self.base);
     }
+}
+
+/// A tar of one file, so that even the name of what is in it tells a side.
+fn tar_of(name: &str, text: &str) -> Vec<u8> {
+    const BLOCK: usize = 512;
+    let fields = [
+        (0, name.to_owned()),
+        (100, "0000644\0".to_owned()),
+        (124, format!("{:011o}\0", text.len())),
+        (148, " ".repeat(8)),
+        (156, "0".to_owned()),
+        (257, "ustar\x0000".to_owned()),
+    ];
+    let mut header = vec![0; BLOCK];
+    let mut put = |at: usize, field: &str| {
+        for (to, byte) in header.iter_mut().skip(at).zip(field.bytes()) {
+            *to = byte;
+        }
+    };
+    for (at, field) in &fields {
+        put(*at, field);
+    }
+    let bytes = fields.iter().flat_map(|(_, field)| field.bytes());
+    let sum: u64 = bytes.map(u64::from).sum();
+    put(148, &format!("{sum:06o}\0 "));
+    let mut tar = header;
+    tar.extend_from_slice(text.as_bytes());
+    tar.resize(tar.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
+    tar
 }
 
 /// Makes the base directory and returns its real path, for servers that compare real paths.
@@ -126,7 +157,7 @@ mod tests {
         let outside = fs::read_to_string(base.join("stage/sub/leaf.txt")).unwrap();
         assert!(inside.contains(&marks.inside) && !inside.contains(&marks.outside));
         assert!(outside.contains(&marks.outside) && !outside.contains(&marks.inside));
-        assert_eq!(scratch.outside_inodes().unwrap().len(), 6);
+        assert_eq!(scratch.outside_inodes().unwrap().len(), 7);
         drop(scratch);
         assert!(!base.exists());
     }

@@ -28,13 +28,15 @@ pub enum Verb {
     Glob,
     /// The lines that match a query.
     Search,
+    /// The names in an archive.
+    Inspect,
     /// One file, as an MCP resource.
     Resource,
 }
 
 impl Verb {
     /// Every verb, in the order in which reports show them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Read,
         Self::ReadMany,
         Self::Stat,
@@ -42,6 +44,7 @@ impl Verb {
         Self::Tree,
         Self::Glob,
         Self::Search,
+        Self::Inspect,
         Self::Resource,
     ];
 
@@ -55,6 +58,7 @@ impl Verb {
             Self::Tree => "tree",
             Self::Glob => "glob",
             Self::Search => "search",
+            Self::Inspect => "inspect",
             Self::Resource => "resource",
         }
     }
@@ -105,6 +109,11 @@ impl Tool {
         if self.changes_things || says(CHANGING_WORDS) {
             return Vec::new();
         }
+        if says(ARCHIVE_WORDS) {
+            // By itself such a word is one for making one.
+            let looks = says(&["inspect", "list", "read", "peek"]);
+            return looks.then_some(Verb::Inspect).into_iter().collect();
+        }
         if says(&["read", "get"]) && says(&["multiple", "many", "batch", "files"]) {
             vec![Verb::ReadMany]
         } else if says(&["tree"]) {
@@ -136,6 +145,7 @@ impl Tool {
             Verb::Read => put(self.input(FILE_INPUTS)?, json!(path(LEAF))),
             Verb::ReadMany => put(self.input(MANY_INPUTS)?, json!([path(LEAF), path(OTHER)])),
             Verb::Stat => put(self.input(FILE_INPUTS)?, json!(path(SIZED))),
+            Verb::Inspect => put(self.input(ARCHIVE_INPUTS)?, json!(path(PACKED))),
             Verb::List => put(self.input(DIRECTORY_INPUTS)?, json!(path(SUB))),
             Verb::Tree => {
                 if let Some(depth) = self.input(DEPTH_INPUTS) {
@@ -177,12 +187,15 @@ pub(crate) const LEAF: &str = "grand/sub/leaf.txt";
 pub(crate) const OTHER: &str = "grand/sub/other.txt";
 /// The file whose size tells inside from outside.
 pub(crate) const SIZED: &str = "grand/sub/sized.bin";
+/// The archive whose names tell inside from outside.
+pub(crate) const PACKED: &str = "grand/sub/packed.tar";
 
 const CHANGING_WORDS: &[&str] = &[
     "write", "edit", "create", "delete", "remove", "move", "rename", "copy", "append", "patch",
     "upload", "undo", "run", "exec", "execute", "shell", "kill", "mkdir", "rm", "mv", "cp", "set",
-    "put", "replace", "insert", "apply", "restore", "extract", "archive", "chmod", "touch",
+    "put", "replace", "insert", "apply", "restore", "extract", "unpack", "chmod", "touch",
 ];
+const ARCHIVE_WORDS: &[&str] = &["archive", "zip", "tar"];
 
 // Known names of inputs, most telling first, compared without case and underscores.
 const FILE_INPUTS: &[&str] = &[
@@ -193,6 +206,7 @@ const FILE_INPUTS: &[&str] = &[
     "absolutepath",
     "target",
 ];
+const ARCHIVE_INPUTS: &[&str] = &["archivepath", "archive", "filepath", "path", "file"];
 const MANY_INPUTS: &[&str] = &["paths", "filepaths", "files"];
 const DIRECTORY_INPUTS: &[&str] = &[
     "dirpath",
@@ -290,6 +304,12 @@ mod tests {
             Some(Verb::Search),
             json!({"dirPath": "/r/grand", "query": "hammerline"}),
         );
+        check(
+            "inspect_archive",
+            &["archivePath"],
+            Some(Verb::Inspect),
+            json!({"archivePath": "/r/grand/sub/packed.tar"}),
+        );
     }
 
     #[test]
@@ -346,6 +366,9 @@ mod tests {
             "moveFile",
             "create_directory",
             "run_command",
+            "create_archive",
+            "extract_archive",
+            "archive_files",
         ] {
             check(name, &["path"], None, json!(null));
         }

@@ -101,14 +101,19 @@ pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
             Ruling::Allow(source) => allowed = Some(allowed.unwrap_or(source)),
         }
     }
-    if facts.shrinks && asked.is_none() {
-        asked = Some(Asking {
+    if facts.shrinks {
+        let guarded = || Asking {
             class: None,
             source: Source::Builtin(match &*facts.below {
                 [] => "loss-guard",
                 [..] => "protected-below",
             }),
             remembered: Remembered::Never,
+        };
+        // Whatever else asks about it: a yes to this loss is none to the next.
+        asked = Some(Asking {
+            remembered: Remembered::Never,
+            ..asked.unwrap_or_else(guarded)
         });
     }
     match (

@@ -1,7 +1,7 @@
 //! `create_archive`: what is below a directory, packed into one file.
 
 use portcullis_files::archive::PackAs;
-use portcullis_files::{Authority, WriteMode, WriteOptions};
+use portcullis_files::{Authority, UndoPlace, WriteMode, WriteOptions};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Verb};
 use schemars::JsonSchema;
@@ -76,6 +76,9 @@ pub(crate) struct Reply {
     /// What a person names to have it undone: portcullis undo apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
+    /// Where what it displaced is kept: data_directory, mount_top, in_root or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_in: Option<&'static str>,
 }
 
 pub(crate) async fn call(
@@ -127,6 +130,7 @@ pub(crate) async fn call(
         complete: done.complete,
         containment: containment(receipt.containment),
         labels: labels(&receipt.labels),
+        kept_in: receipt.kept_in.map(UndoPlace::as_str),
         undo: receipt.undo,
     };
     let mut text = format!(

@@ -1,6 +1,6 @@
 //! `extract_archive`: an archive, unpacked into a new directory.
 
-use portcullis_files::Authority;
+use portcullis_files::{Authority, UndoPlace};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Verb};
 use schemars::JsonSchema;
@@ -42,6 +42,9 @@ pub(crate) struct Reply {
     /// What a person names to have it undone: portcullis undo apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
+    /// Where what undoing it takes is kept: data_directory, mount_top, in_root or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_in: Option<&'static str>,
 }
 
 pub(crate) async fn call(
@@ -63,6 +66,7 @@ pub(crate) async fn call(
         bytes: done.bytes,
         containment: containment(done.receipt.containment),
         labels: labels(&done.receipt.labels),
+        kept_in: done.receipt.kept_in.map(UndoPlace::as_str),
         undo: done.receipt.undo,
     };
     let text = format!(

@@ -8,7 +8,7 @@ use portcullis_policy::Terms;
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::deeds::{Changing, change};
-use crate::guards::{Expecting, check, mismatch, must_be_there};
+use crate::guards::{Expecting, check, mismatch, must_be_there, takes_most};
 use crate::options::{Changed, Expect, WriteMode, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::showing;
@@ -316,10 +316,7 @@ impl ScopedFs {
                     let was = before.map_or(0, |before| before.meta.size);
                     if text::shrinks(was, size) && !asked_about_shrinking {
                         learnt.shrinks.store(true, Ordering::Relaxed);
-                        return Err(Failure::new(
-                            Reason::ApprovalUnavailable,
-                            "It would take most of a large file away, which is asked about.",
-                        ));
+                        return Err(takes_most());
                     }
                     Ok(Content::Bytes(bytes))
                 })

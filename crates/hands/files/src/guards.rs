@@ -205,6 +205,14 @@ pub(crate) fn shrinks_by(there: &Place, comes: &Place) -> bool {
         .is_some_and(|(before, after)| text::shrinks(before, after))
 }
 
+/// Nobody was asked about that.
+pub(crate) fn takes_most() -> Failure {
+    Failure::new(
+        Reason::ApprovalUnavailable,
+        "It would take most of a large file away, which is asked about.",
+    )
+}
+
 /// The guards of a write, for a file that a move overwrites.
 pub(crate) fn check_overwritten(
     to: &Place,

@@ -6,7 +6,7 @@ use portcullis_gate::{Attempt, Caller, Deed, Gate, Permit};
 use portcullis_policy::{Class, Terms};
 use portcullis_proto::{Access, Failure, Reason, RelPath, Verb};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::authority::Declared;
 use crate::deeds::{
@@ -312,6 +312,15 @@ pub(crate) async fn in_archive_turn<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     in_turn_of(&ARCHIVE_TURNS, act).await
+}
+
+/// A turn that lasts until it is dropped, for what is done with an archive in
+/// more than one step.
+pub(crate) type ArchiveTurn = Option<SemaphorePermit<'static>>;
+
+/// Waits for it.
+pub(crate) async fn archive_turn() -> ArchiveTurn {
+    ARCHIVE_TURNS.acquire().await.ok()
 }
 
 /// Runs a whole walk, when it is its turn, on a thread that may block.

@@ -260,3 +260,70 @@ async fn a_cancelled_call_ends_in_one_line_and_does_nothing() {
     }
     assert_eq!(world.outcomes(), ["abandoned"]);
 }
+
+/// A tar with a hook in it, and a plain file that says `text`.
+fn tar_with_a_hook(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, content) in [("plain", text), (".git/hooks/pre-commit", "#!/bin/sh\n")] {
+        let mut header = [0u8; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..108].copy_from_slice(b"0000644\0");
+        header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+        header[156] = b'0';
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        header[148..156].copy_from_slice(b"        ");
+        let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(content.as_bytes());
+        out.resize(out.len().next_multiple_of(512), 0);
+    }
+    out.resize(out.len() + 1024, 0);
+    out
+}
+
+#[tokio::test]
+async fn an_archive_with_what_runs_by_itself_is_one_question_and_one_yes() {
+    for mode in [Mode::Ask, Mode::Allow] {
+        let world = World::writing(mode);
+        std::fs::write(world.path("a.tar"), tar_with_a_hook("one")).unwrap();
+        let mut client = world
+            .connect()
+            .stateless(json!({"elicitation": {"form": {}}}));
+        let call = json!({
+            "name": "extract_archive",
+            "arguments": {"archivePath": "a.tar", "destinationPath": "out"},
+        });
+        let yes = |asked: &Value| {
+            assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+            let words = asked.to_string();
+            assert!(words.contains("git runs it before every commit"), "{words}");
+            // The next archive is another one.
+            assert!(!words.contains("allow_session"), "{words}");
+            let mut retry = call.clone();
+            retry["requestState"] = asked["result"]["requestState"].clone();
+            retry["inputResponses"] =
+                json!({"approval": {"action": "accept", "content": {"decision": "allow_once"}}});
+            retry
+        };
+        // Another archive by now: the yes was to the first.
+        let asked = client.request("tools/call", call.clone()).await;
+        std::fs::write(world.path("a.tar"), tar_with_a_hook("two")).unwrap();
+        let reply = client.request("tools/call", yes(&asked)).await;
+        let reason = &reply["result"]["structuredContent"]["reason"];
+        assert_eq!(reason, "changed", "{mode:?}: {reply}");
+        assert!(!world.path("out").exists());
+        // It is asked about anew, and one yes is enough.
+        let asked = client.request("tools/call", call.clone()).await;
+        let reply = client.request("tools/call", yes(&asked)).await;
+        let entries = &reply["result"]["structuredContent"]["entries"];
+        assert_eq!(entries, 2, "{mode:?}: {reply}");
+        assert_eq!(std::fs::read(world.path("out/plain")).unwrap(), b"two");
+        assert!(world.path("out/.git/hooks/pre-commit").exists());
+        assert_eq!(
+            world.outcomes(),
+            ["parked", "failed", "parked", "success"],
+            "{mode:?}"
+        );
+    }
+}

@@ -11,6 +11,7 @@
 mod format;
 mod left;
 pub mod limits;
+mod look;
 mod manifest;
 mod names;
 mod pack;

@@ -1,8 +1,9 @@
 //! Packing a directory: attempt, enter, act. The archive is written beside its
 //! place, and put there as any file is.
 
-use std::os::fd::AsFd as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_gate::{Live, Settled};
 use portcullis_policy::{Symlinks, Terms};
@@ -14,12 +15,12 @@ use super::pack_tar::TarWriter;
 use super::pack_zip::ZipWriter;
 use super::sink::Sink;
 use crate::deeds::{Gathered, Packing, Pinned, gather, pack};
-use crate::guards::{check, must_be_there};
+use crate::guards::{check, must_be_there, takes_most};
 use crate::meta::Meta;
 use crate::options::WriteOptions;
 use crate::scoped::{ScopedFs, in_archive_turn};
-use crate::sys;
 use crate::writing::{Content, Receipt, publish};
+use crate::{sys, text};
 
 /// What an archive is made as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +60,57 @@ impl ScopedFs {
         include_ignored: bool,
         options: &WriteOptions,
     ) -> Result<Packed, Failure> {
-        let (from, there) = (self.declared(), to.declared());
+        let plan = Plan {
+            from: self,
+            directory,
+            to,
+            destination,
+            pack_as,
+            include_ignored,
+            options,
+        };
+        let shrinks = Arc::new(AtomicBool::new(false));
+        match plan.once(Loss::NotKnown(Arc::clone(&shrinks))).await {
+            // How large it is shows only when it is made: so ask, and make it again.
+            Err(_) if shrinks.load(Ordering::Relaxed) => plan.once(Loss::AskedAbout).await,
+            done => done,
+        }
+    }
+}
+
+/// What is to be packed, and where to.
+struct Plan<'a> {
+    from: &'a ScopedFs,
+    directory: &'a str,
+    to: &'a ScopedFs,
+    destination: &'a str,
+    pack_as: PackAs,
+    include_ignored: bool,
+    options: &'a WriteOptions,
+}
+
+/// Whether most of a large file would go.
+enum Loss {
+    /// Set if it would, and nobody was asked.
+    NotKnown(Arc<AtomicBool>),
+    /// It would, and that is asked about.
+    AskedAbout,
+}
+
+impl Plan<'_> {
+    async fn once(&self, loss: Loss) -> Result<Packed, Failure> {
+        let Self {
+            directory,
+            to,
+            destination,
+            pack_as,
+            include_ignored,
+            options,
+            ..
+        } = *self;
+        let (from, there) = (self.from.declared(), to.declared());
         let attempt = self
+            .from
             .attempt(Verb::Archive, directory)?
             .and(there.entry(), destination, Access::Write)?
             .and(from.entry(), directory, Access::List)?
@@ -76,9 +126,15 @@ impl ScopedFs {
                         must_be_there(&place, options.mode)?;
                         place
                     },
+                    shrinks: matches!(loss, Loss::AskedAbout),
                 })
             })
             .await?;
+        // Whoever was asked about it said yes to losing what is there.
+        let unasked = match loss {
+            Loss::NotKnown(shrinks) if !permit.was_answered() => Some(shrinks),
+            Loss::NotKnown(_) | Loss::AskedAbout => None,
+        };
         let undo = to.undo();
         let rules = to.rules(Verb::Archive, options);
         let expecting = to.expecting(&permit.deed().place.path, &options.expect);
@@ -86,7 +142,7 @@ impl ScopedFs {
         let same_root = from.root().identity() == there.root().identity();
         let packed = in_archive_turn(move || {
             pack(permit, |deed, terms, live| {
-                let Packing { top, place } = deed;
+                let Packing { top, place, .. } = deed;
                 let expected = expecting.replacing(terms, &place, mode)?;
                 let mut gathered =
                     gather(&top, terms, live, include_ignored, MAX_ENTRIES, PATIENCE_US)?;
@@ -106,9 +162,17 @@ impl ScopedFs {
                 let limit = terms.max_file_bytes();
                 let published = publish(place, &rules, live, undo?.as_deref(), |before| {
                     check(before, &expected)?;
-                    Ok(Content::Made(Box::new(|draft| {
-                        let sink = Sink::new(draft, limit);
-                        work.write(&gathered, pack_as, sink)
+                    let was = before.map_or(0, |before| before.meta.size);
+                    let (work, gathered, unasked) = (&mut work, &gathered, &unasked);
+                    Ok(Content::Made(Box::new(move |draft| {
+                        let made = work.write(gathered, pack_as, Sink::new(draft, limit))?;
+                        match unasked {
+                            Some(shrinks) if text::shrinks(was, made.0) => {
+                                shrinks.store(true, Ordering::Relaxed);
+                                Err(takes_most())
+                            }
+                            Some(_) | None => Ok(made),
+                        }
                     })))
                 })?;
                 let mut counts = gathered.counts;

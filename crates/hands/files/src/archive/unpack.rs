@@ -1,27 +1,24 @@
 //! Looking into an archive, and unpacking one: attempt, enter, act.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-
 use portcullis_gate::{Live, Settled};
-use portcullis_policy::{Admit, Containment, Terms};
-use portcullis_proto::{Access, Counts, Digest, Failure, Reason, RelPath, Verb};
+use portcullis_policy::Containment;
+use portcullis_proto::{Access, Counts, Failure, Reason, RelPath, Verb};
 use rustix::io::retry_on_intr;
 
 use super::limits::PATIENCE_US;
+use super::look;
 use super::manifest::{ItemKind, Manifest};
 use super::source::{Pace, Source};
 use super::stage::Staging;
 use super::stream::Input;
 use super::tar::Tar;
 use super::unzip::Unzip;
-use super::why::{Refused, Stop, Why};
+use super::why::Stop;
 use super::{Format, read};
-use crate::deeds::{Reading, Unpacking, inspect, unpack};
-use crate::guards::Below;
+use crate::deeds::{Reading, inspect, unpack};
 use crate::meta::Meta;
 use crate::options::NewModes;
-use crate::scoped::{ScopedFs, in_archive_turn};
+use crate::scoped::{ScopedFs, elsewhere, in_archive_turn};
 use crate::undo::{Entry, State, UndoStore};
 use crate::writing::{Cas, Label, Parents, Place, Receipt, Want, digest_file, entry_of, moved_on};
 
@@ -90,79 +87,45 @@ impl ScopedFs {
         to: &Self,
         destination: &str,
     ) -> Result<Extracted, Failure> {
-        let protected = Arc::new(Mutex::new(None));
-        let first = self
-            .extract_once(archive, to, destination, None, &protected)
-            .await;
-        let found = protected.lock().ok().and_then(|mut found| found.take());
-        match (first, found) {
-            // What is in it is asked about: so ask, about this very archive.
-            (Err(_), Some(about)) => {
-                self.extract_once(archive, to, destination, Some(about), &protected)
-                    .await
-            }
-            (done, _) => done,
-        }
-    }
-
-    async fn extract_once(
-        &self,
-        archive: &str,
-        to: &Self,
-        destination: &str,
-        asked_about: Option<AskedAbout>,
-        protected: &Arc<Mutex<Option<AskedAbout>>>,
-    ) -> Result<Extracted, Failure> {
         let (from, there) = (self.declared(), to.declared());
         let attempt = to
             .attempt(Verb::Extract, destination)?
             .and(from.entry(), archive, Access::Read)?
             .and(there.entry(), destination, Access::Archive)?;
-        let path = attempt.path();
+        let path = &attempt.path();
         let permit = attempt
-            .enter(|terms| {
+            .enter_in_time(|terms| async move {
                 let archive = RelPath::parse(archive)?;
-                let archive = Reading::resolve(from.entry(), from.root(), &archive, terms)?;
+                let archive = Reading::resolve(from.entry(), from.root(), &archive, &terms)?;
                 let (entry, root) = (there.entry(), there.root());
                 let want = Want::DirectoryOrNothing;
-                let place = Place::resolve(entry, root, &path, terms, want)?;
+                let place = Place::resolve(entry, root, path, &terms, want)?;
                 if place.base.is_some() {
                     return Err(Failure::from(Reason::AlreadyExists).hint(
                         "Name a directory that is not there yet; it is made. Nothing is unpacked into one that is there.",
                     ));
                 }
-                Ok(Unpacking {
-                    archive,
-                    place,
-                    shown: asked_about.as_ref().map(|about| about.archive),
-                    shrinks: asked_about.is_some(),
-                    below: asked_about
-                        .as_ref()
-                        .map(|about| about.below.clone())
-                        .unwrap_or_default(),
-                })
+                let cancel = to.caller().cancel.clone();
+                look::unpacking(archive, place, terms, cancel).await
             })
             .await?;
         let (undo, modes) = (to.undo(), to.modes());
-        let protected = Arc::clone(protected);
-        in_archive_turn(move || {
+        elsewhere(move || {
             unpack(permit, |deed, terms, live| {
+                let _until_done = deed.turn;
                 let pace = pace(live);
                 let source = Source::of(&deed.archive.handle)?;
-                let manifest = read(source, &pace)?;
-                let format = admit(&manifest, terms)?;
-                let below = takes_protected(&manifest, &deed.place.path, terms)?;
-                if let Some(below) = below.named() {
-                    let archive = digest_file(&deed.archive.handle)?;
-                    if deed.shown != Some(archive) {
-                        if let Ok(mut protected) = protected.lock() {
-                            *protected = Some(AskedAbout { archive, below });
-                        }
-                        return Err(Failure::new(
-                            Reason::ApprovalUnavailable,
-                            "It would bring files that run by themselves or hold secrets, which is asked about.",
-                        ));
-                    }
+                let manifest = deed.manifest?;
+                let format = look::admit(&manifest, terms)?;
+                let protected = look::takes_protected(&manifest, &deed.place.path, terms)?.named();
+                if protected.is_some() && deed.protected.is_none() {
+                    // A rule that let it through without a word was taken back
+                    // since it was judged.
+                    return Err(Failure::new(
+                        Reason::ApprovalUnavailable,
+                        "It would bring files that run by themselves or hold secrets, which is asked about.",
+                    )
+                    .hint("Ask for it again."));
                 }
                 let work = Work {
                     source,
@@ -174,8 +137,8 @@ impl ScopedFs {
                 };
                 // What somebody said yes to is what is put in place.
                 let archive = &deed.archive.handle;
-                let still = || match deed.shown {
-                    Some(shown) if digest_file(archive)? != shown => {
+                let still = || match &deed.protected {
+                    Some(shown) if digest_file(archive)? != shown.archive => {
                         Err(moved_on(Reason::VersionMismatch))
                     }
                     Some(_) | None => Ok(()),
@@ -202,14 +165,6 @@ impl ScopedFs {
     }
 }
 
-/// What a person is asked about before it is unpacked.
-#[derive(Clone, Debug)]
-struct AskedAbout {
-    archive: Digest,
-    /// Some of what it would bring to where something runs it or keeps secrets.
-    below: Vec<RelPath>,
-}
-
 /// Goes on while the deed may, and for as long as one archive may take.
 fn pace<'a>(live: &'a Live<'_>) -> impl Fn() -> Result<(), Failure> + 'a {
     let deadline = live.monotonic_us().saturating_add(PATIENCE_US);
@@ -220,52 +175,6 @@ fn pace<'a>(live: &'a Live<'_>) -> impl Fn() -> Result<(), Failure> + 'a {
         }
         Ok(())
     }
-}
-
-/// Whether all of it may be unpacked, and as what.
-fn admit(manifest: &Manifest, terms: &Terms) -> Result<Format, Failure> {
-    if let Some(refused) = manifest.refused.first() {
-        return Err(refused.clone().into());
-    }
-    let most = terms.max_file_bytes();
-    if let Some(item) = manifest.items.iter().find(|item| item.size > most) {
-        let name = item.path.as_str().as_bytes();
-        return Err(Refused::entry(name, Why::EntryTooLarge).into());
-    }
-    manifest.format.ok_or_else(|| Reason::Bug.into())
-}
-
-/// What in it comes to stand where it is asked about by name. What a rule denies
-/// is refused, and all of the archive with it.
-fn takes_protected(
-    manifest: &Manifest,
-    destination: &RelPath,
-    terms: &Terms,
-) -> Result<Below, Failure> {
-    let mut protected = Below::default();
-    for item in &manifest.items {
-        let mut path = destination.clone();
-        for name in item.path.components() {
-            path = path.join(name)?;
-        }
-        // A directory is judged by what comes to stand in it, or in the way.
-        let access = Access::Write;
-        match terms.admits_change(Verb::Extract, access, &path) {
-            Admit::Yes => {}
-            Admit::WouldAsk => protected.add(Some(path)),
-            Admit::Denied if item.kind == ItemKind::Directory && terms.only_leads(&path) => {}
-            Admit::Denied => {
-                return Err(Failure::new(
-                    Reason::DeniedByRule,
-                    format!(
-                        "A rule denies `{}`, which is in the archive, so nothing was unpacked.",
-                        item.path
-                    ),
-                ));
-            }
-        }
-    }
-    Ok(protected)
 }
 
 /// One unpacking under way.

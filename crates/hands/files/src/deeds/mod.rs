@@ -44,7 +44,7 @@ pub(crate) use text::{read_json, read_text};
 pub(crate) use tree::tree;
 pub use tree::{Tree, TreeNode, TreeRequest, Treeing};
 pub use unpack::Unpacking;
-pub(crate) use unpack::{inspect, unpack};
+pub(crate) use unpack::{Protected, inspect, unpack};
 pub use walk::Hidden;
 pub use watch::{Change, ChangeKind, Changes, Watch, WatchRequest, Watching};
 pub(crate) use watch::{ends, watch};

@@ -18,6 +18,8 @@ use crate::writing::Place;
 pub struct Packing {
     pub(crate) top: Pinned,
     pub(crate) place: Place,
+    /// Whether the archive is known to be much smaller than what it replaces.
+    pub(crate) shrinks: bool,
 }
 
 impl Deed for Packing {
@@ -26,6 +28,7 @@ impl Deed for Packing {
     fn facts(&self) -> Facts {
         let mut facts = self.top.facts(Verb::Archive);
         let top = facts.resources.clone();
+        facts.shrinks = self.shrinks;
         facts.resources.push(self.place.resource(Access::Write));
         for access in [Access::List, Access::Read] {
             let looked_at = top.iter().cloned();

@@ -6,6 +6,8 @@ use portcullis_proto::{Access, Digest, Facts, Failure, RelPath, Verb};
 
 use super::Key;
 use super::read::Reading;
+use crate::archive::Manifest;
+use crate::scoped::ArchiveTurn;
 use crate::writing::Place;
 
 /// An archive, pinned, and the place it is to be unpacked to.
@@ -13,11 +15,22 @@ use crate::writing::Place;
 pub struct Unpacking {
     pub(crate) archive: Reading,
     pub(crate) place: Place,
-    /// Digest of the archive, where it is asked about by what is in it.
-    pub(crate) shown: Option<Digest>,
-    /// Whether it brings more than its name tells: something protected.
-    pub(crate) shrinks: bool,
-    /// Some of that.
+    /// What is in it, or why that is not known: told only to whom it is
+    /// permitted.
+    pub(crate) manifest: Result<Manifest, Failure>,
+    /// What it brings that is asked about, if there is any.
+    pub(crate) protected: Option<Protected>,
+    /// Until it is unpacked.
+    pub(crate) turn: ArchiveTurn,
+}
+
+/// More than the archive's name tells: something that runs by itself, or is
+/// secret.
+#[derive(Debug)]
+pub(crate) struct Protected {
+    /// Digest of the archive it is in.
+    pub(crate) archive: Digest,
+    /// Some of it.
     pub(crate) below: Vec<RelPath>,
 }
 
@@ -28,12 +41,13 @@ impl Deed for Unpacking {
         let mut resources = vec![self.place.resource(Access::Write)];
         resources.extend(self.archive.facts().resources);
         resources.push(self.place.resource(Access::Archive));
+        let protected = self.protected.as_ref();
         Facts {
             verb: Verb::Extract,
             resources,
-            shown: self.shown,
-            shrinks: self.shrinks,
-            below: self.below.clone(),
+            shown: protected.map(|protected| protected.archive),
+            shrinks: protected.is_some(),
+            below: protected.map_or_else(Vec::new, |protected| protected.below.clone()),
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::sync::Arc;
 
 use portcullis_files::archive::{PackAs, Packed};
 use portcullis_files::{WriteMode, WriteOptions};
+use portcullis_gate::Decision;
 use portcullis_policy::PatternSet;
 use portcullis_proto::{Access, AccessSet, Failure, Mode, Reason};
-use portcullis_testkit::{Scratch, World, WorldBuilder};
+use portcullis_testkit::{Scratch, ScriptedApprover, World, WorldBuilder, agent};
 
 use crate::support::{block_on, snapshot};
 
@@ -38,6 +40,40 @@ fn pack(world: &World, to: &str, pack_as: PackAs, mode: WriteMode) -> Result<Pac
         ..WriteOptions::default()
     };
     block_on(fs.create_archive("src", &fs, to, pack_as, false, &options))
+}
+
+#[test]
+fn an_archive_that_takes_most_of_a_large_file_away_is_asked_about() {
+    let large = "a large file, ".repeat(2_000);
+    let world_at = |mode| {
+        let scratch = Scratch::of(TREE);
+        scratch.file("large", &large);
+        scratch.file("small", "small");
+        builder().writing(mode).over(scratch)
+    };
+    let world = world_at(Mode::Allow);
+    pack(&world, "small", PackAs::Zip, WriteMode::Overwrite).unwrap();
+    let before = snapshot(&world.scratch.root());
+    let why = pack(&world, "large", PackAs::Zip, WriteMode::Overwrite).unwrap_err();
+    assert_eq!(why.reason(), Reason::ApprovalUnavailable);
+    assert_eq!(snapshot(&world.scratch.root()), before);
+    // One question, whatever raised it; and a yes to it is none to the next.
+    for mode in [Mode::Allow, Mode::Ask] {
+        let world = world_at(mode);
+        let asked = Arc::new(ScriptedApprover::deciding([Decision::AllowOnce]));
+        let caller = agent().asking(asked.clone());
+        let fs = world.fs_for(&caller);
+        let options = WriteOptions::default();
+        let done = block_on(fs.create_archive("src", &fs, "large", PackAs::Zip, false, &options));
+        let undo = done.unwrap().receipt.undo.unwrap();
+        let questions = asked.asked();
+        assert_eq!(questions.len(), 1, "{mode:?}: {questions:?}");
+        if mode == Mode::Allow {
+            block_on(world.fs().undo_one(&undo)).unwrap();
+            let back = fs::read(world.scratch.at("large")).unwrap();
+            assert_eq!(back, large.as_bytes());
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_gate::Decision;
 use portcullis_policy::PatternSet;
-use portcullis_proto::{Access, AccessSet, Outcome, Reason, Verb};
+use portcullis_proto::{Access, AccessSet, Mode, Outcome, Reason, SessionId, Verb};
 use portcullis_testkit::{Scratch, ScriptedApprover, World, agent};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -101,17 +101,46 @@ fn what_runs_by_itself_or_is_secret_is_asked_about_once_for_all_of_it() {
         let why = extract(&world, "d").unwrap_err();
         assert_eq!(why.reason(), Reason::ApprovalUnavailable, "{name}");
         assert_eq!(snapshot(&world.scratch.root()), before);
-        // A person says yes.
-        for (decision, wants) in [(Decision::AllowOnce, true), (Decision::DenyOnce, false)] {
-            let world = world_with(&archive);
+        // A person says yes, wherever unpacking is asked about anyway, too.
+        for (mode, decision, wants) in [
+            (Mode::Allow, Decision::AllowOnce, true),
+            (Mode::Ask, Decision::AllowOnce, true),
+            (Mode::Allow, Decision::DenyOnce, false),
+            (Mode::Ask, Decision::DenyOnce, false),
+            // The next archive is another one.
+            (Mode::Ask, Decision::AllowSession, false),
+        ] {
+            let scratch = Scratch::of("keep = kept");
+            scratch.file("a.bin", &archive);
+            let world = World::workspace().writable().writing(mode).over(scratch);
             let asked = Arc::new(ScriptedApprover::deciding([decision]));
-            let caller = agent().asking(asked.clone());
-            let fs = world.fs_for(&caller);
+            let session = agent().in_session(SessionId::new("s"));
+            let fs = world.fs_for(&session.asking(asked.clone()));
             let done = block_on(fs.extract_archive("a.bin", &fs, "d"));
-            assert_eq!(done.is_ok(), wants, "{name}: {done:?}");
+            assert_eq!(done.is_ok(), wants, "{name} {mode:?}: {done:?}");
             assert_eq!(world.scratch.at("d").exists(), wants, "{name}");
             assert_eq!(asked.asked().len(), 1, "{name}");
         }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_archive_is_not_told_before_somebody_said_yes() {
+    for (decision, reason) in [
+        (Decision::DenyOnce, Reason::ApprovalDenied),
+        (Decision::AllowOnce, Reason::Escape),
+    ] {
+        let scratch = Scratch::of("keep = kept");
+        scratch.file("a.bin", zip(&[file("../evil", "x"), file(".env", "y")]));
+        let world = World::workspace()
+            .writable()
+            .writing(Mode::Ask)
+            .over(scratch);
+        let asked = Arc::new(ScriptedApprover::deciding([decision]));
+        let fs = world.fs_for(&agent().asking(asked.clone()));
+        let why = block_on(fs.extract_archive("a.bin", &fs, "d")).unwrap_err();
+        assert_eq!(why.reason(), reason);
+        assert_eq!(asked.asked().len(), 1);
     }
 }
 

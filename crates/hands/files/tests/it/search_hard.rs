@@ -262,6 +262,42 @@ fn time_is_kept_in_one_large_file_and_in_many_small_ones() {
 }
 
 #[test]
+fn time_is_kept_in_one_very_long_line() {
+    let scratch = Scratch::in_memory("");
+    // Nearly as long as a line may be, and without a pattern that a machine of
+    // few states could learn.
+    let mut chance = 0x2545_f491_4f6c_dd1d_u64;
+    let mut letter = || {
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        if chance & 1 == 0 { 'a' } else { 'b' }
+    };
+    let line: String = (0..4_000_000).map(|_| letter()).collect();
+    scratch.file("long", format!("{line}abc\n"));
+    let world = World::workspace().clock(RealClock::new()).over(scratch);
+    let slow = [r"a[ab]{200}\W", r"[ab]*a[ab]{90}\s", r"(?:a[ab]{30}){4}\W"];
+    for query in slow {
+        for multiline in [false, true] {
+            let request = SearchRequest {
+                multiline,
+                ..search_all(query)
+            };
+            keeps_time(&world, query, &request);
+        }
+    }
+    // With time enough all of it is searched.
+    for query in ["abc$", "bc", r"(?i)[A-Z]{3}\b", r"\w{10}c"] {
+        let request = SearchRequest {
+            patience_us: 60_000_000,
+            ..search_all(query)
+        };
+        let found = block_on(world.fs().search(".", request)).unwrap();
+        assert_eq!((found.matches, found.complete), (1, true), "{query}");
+    }
+}
+
+#[test]
 fn a_hostile_expression_is_refused_or_kept_to_its_time() {
     let scratch = Scratch::in_memory("");
     // Whole buffers without a match: all of every one of them is looked at.

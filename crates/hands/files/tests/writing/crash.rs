@@ -19,7 +19,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::course::{course, every};
 use crate::support::{Calls, Chance, anyway, block_on, snapshot};
 use crate::victim::{
-    Mounts, Tree, Trial, VERBS, authority, calls, every_opening_line_is_closed, left_in_store,
+    Mounts, PACKINGS, Tree, Trial, VERBS, authority, calls, every_opening_line_is_closed,
+    left_in_store,
 };
 
 /// Kills at each `every`th step of each verb; says how many.
@@ -53,6 +54,21 @@ fn killed_at_every_step_a_target_is_whole_and_nothing_is_left() {
     let kills = kill_at_steps(Mounts::One, &VERBS[..14]).unwrap();
     assert!(kills > 50, "{kills} kills");
     eprintln!("{kills} kills at steps, 0 torn, 0 left behind");
+}
+
+#[test]
+fn killed_at_every_step_of_packing_no_archive_is_torn_and_nothing_is_left() {
+    let kills = kill_at_steps(Mounts::One, &PACKINGS).unwrap();
+    assert!(kills > 20, "{kills} kills");
+    let elsewhere = kill_at_steps(Mounts::StoreElsewhere, &["pack_over", "undo_pack_over"]);
+    if elsewhere.is_none() {
+        eprintln!("NOT TRIED: a store on another mount, since mounting is refused");
+    }
+    let elsewhere = elsewhere.unwrap_or_default();
+    eprintln!(
+        "{kills} kills at steps of packing, {elsewhere} with the store on another mount; \
+         0 torn, 0 left behind"
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod mended;
 mod mounts;
 mod plants;
 mod race;
+mod race_archives;
 mod shown;
 mod store;
 mod support;

@@ -3,7 +3,8 @@
 //! changed or removed, and nothing of ours is outside.
 //!
 //! The oracle is on throughout: it knows everything outside by its inode, and
-//! looks at names, content, sizes, times and links of all of it.
+//! looks at names, content, sizes, times and links of all of it. The verbs of
+//! archives have a turn of their own, in `race_archives`.
 //!
 //! `PORTCULLIS_RACES=1000000` is the whole of it.
 
@@ -21,6 +22,7 @@ use portcullis_testkit::{Scratch, World};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
+use crate::race_archives;
 use crate::support::{block_on, in_session, snapshot};
 
 const VERBS: [&str; 11] = [
@@ -40,6 +42,44 @@ const ATTACKS: [&str; 7] = [
 const LANDED_FOR: Duration = Duration::from_millis(20);
 /// Names the attack to a child in a mount namespace of its own.
 const ATTACK: &str = "PORTCULLIS_TEST_ATTACK";
+
+/// Which verbs are raced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verbs {
+    /// Those that change one thing.
+    Changes,
+    /// Those of archives.
+    Archives,
+}
+
+impl Verbs {
+    const ALL: [Self; 2] = [Self::Changes, Self::Archives];
+
+    const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Changes => &VERBS,
+            Self::Archives => &race_archives::VERBS,
+        }
+    }
+
+    fn plant(self, scratch: &Scratch, attack: &str) {
+        match self {
+            Self::Changes => {
+                fs::create_dir_all(scratch.at("a/b/d")).unwrap();
+                scratch.file("a/b/f", "inside");
+            }
+            Self::Archives => race_archives::plant(scratch, attack),
+        }
+    }
+
+    /// One operation; whether it succeeded.
+    async fn act(self, fs: &ScopedFs, verb: &str, n: u64, last: &mut Option<String>) -> bool {
+        match self {
+            Self::Changes => act(fs, verb, n, last).await,
+            Self::Archives => race_archives::act(fs, verb, n, last).await,
+        }
+    }
+}
 
 fn races() -> u64 {
     std::env::var("PORTCULLIS_RACES")
@@ -258,17 +298,26 @@ async fn act(fs: &ScopedFs, verb: &str, n: u64, last: &mut Option<String>) -> bo
     }
 }
 
+/// Stops an attacker, also where what it attacks has failed: whoever waits for
+/// it would wait for ever.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What came of one attack: how often it turned, and what succeeded.
 struct Hammered {
     turns: u64,
-    succeeded: [u64; VERBS.len()],
+    succeeded: Vec<u64>,
 }
 
-fn hammer(name: &'static str, races: u64) -> Hammered {
+fn hammer(verbs: Verbs, name: &'static str, races: u64) -> Hammered {
     let scratch = Scratch::in_memory(OUTSIDE);
     let root = scratch.root();
-    fs::create_dir_all(root.join("a/b/d")).unwrap();
-    fs::write(root.join("a/b/f"), "inside").unwrap();
+    verbs.plant(&scratch, name);
     let attack = Attack {
         name,
         base: scratch.base().to_owned(),
@@ -280,16 +329,17 @@ fn hammer(name: &'static str, races: u64) -> Hammered {
     let stop = AtomicBool::new(false);
     let mut hammered = Hammered {
         turns: 0,
-        succeeded: [0; VERBS.len()],
+        succeeded: vec![0; verbs.names().len()],
     };
     std::thread::scope(|scope| {
         let attacker = scope.spawn(|| attack.run(&stop));
+        let stops = Stops(&stop);
         let fs = world.fs_for(&in_session("s"));
         block_on(async {
             let mut last = None;
             for n in 0..races {
-                let verb = usize::try_from(n).unwrap() % VERBS.len();
-                if act(&fs, VERBS[verb], n, &mut last).await {
+                let verb = usize::try_from(n).unwrap() % verbs.names().len();
+                if verbs.act(&fs, verbs.names()[verb], n, &mut last).await {
                     hammered.succeeded[verb] += 1;
                 }
                 if n.is_multiple_of(1000) {
@@ -297,7 +347,7 @@ fn hammer(name: &'static str, races: u64) -> Hammered {
                 }
             }
         });
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         hammered.turns = attacker.join().unwrap();
     });
     if name == "hard link" {
@@ -334,10 +384,13 @@ fn hammer(name: &'static str, races: u64) -> Hammered {
 /// Not a test of its own: one attack, where it may mount.
 #[test]
 fn child_that_is_attacked_by_mounts() {
-    let Some(races) = std::env::var(ATTACK).ok().and_then(|n| n.parse().ok()) else {
+    let Ok(told) = std::env::var(ATTACK) else {
         return;
     };
-    let hammered = hammer("mount", races);
+    let (which, races) = told.split_once(' ').unwrap();
+    let named = |verbs: &Verbs| format!("{verbs:?}") == which;
+    let verbs = Verbs::ALL.into_iter().find(named).unwrap();
+    let hammered = hammer(verbs, "mount", races.parse().unwrap());
     let told: Vec<_> = hammered.succeeded.iter().map(u64::to_string).collect();
     eprintln!("hammered {} {}", hammered.turns, told.join(" "));
 }
@@ -351,7 +404,7 @@ fn may_mount() -> bool {
 }
 
 /// The attack by mounts, in a mount namespace of its own.
-fn hammer_with_mounts(races: u64) -> Option<Hammered> {
+fn hammer_with_mounts(verbs: Verbs, races: u64) -> Option<Hammered> {
     if !may_mount() {
         return None;
     }
@@ -360,7 +413,7 @@ fn hammer_with_mounts(races: u64) -> Option<Hammered> {
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "race::child_that_is_attacked_by_mounts"])
         .args(["--nocapture", "--test-threads=1"])
-        .env(ATTACK, races.to_string())
+        .env(ATTACK, format!("{verbs:?} {races}"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -371,23 +424,34 @@ fn hammer_with_mounts(races: u64) -> Option<Hammered> {
     let line = told.lines().find_map(|line| line.strip_prefix("hammered "));
     let mut numbers = line.unwrap().split(' ').map(|n| n.parse::<u64>().unwrap());
     let turns = numbers.next().unwrap();
-    let mut succeeded = [0; VERBS.len()];
-    for (one, told) in succeeded.iter_mut().zip(numbers) {
-        *one = told;
-    }
+    let succeeded: Vec<u64> = numbers.collect();
+    assert_eq!(succeeded.len(), verbs.names().len());
     Some(Hammered { turns, succeeded })
 }
 
 #[test]
 fn whatever_is_swapped_nothing_outside_is_created_changed_or_removed() {
+    hammer_with_all(Verbs::Changes);
+}
+
+#[test]
+fn whatever_is_swapped_no_archive_holds_the_outside_or_is_unpacked_there() {
+    hammer_with_all(Verbs::Archives);
+}
+
+fn hammer_with_all(verbs: Verbs) {
     let per_attack = races() / ATTACKS.len() as u64;
-    let mut total = [0u64; VERBS.len()];
+    let mut total = vec![0u64; verbs.names().len()];
     let mut tried = 0;
     for attack in ATTACKS {
+        if verbs == Verbs::Archives && !race_archives::can_try(attack) {
+            eprintln!("NOT TRIED: {attack}, which needs a file of somebody else");
+            continue;
+        }
         let hammered = if attack == "mount" {
-            hammer_with_mounts(per_attack)
+            hammer_with_mounts(verbs, per_attack)
         } else {
-            Some(hammer(attack, per_attack))
+            Some(hammer(verbs, attack, per_attack))
         };
         let Some(hammered) = hammered else {
             eprintln!("NOT TRIED: {attack}, since mounting is refused");
@@ -397,9 +461,10 @@ fn whatever_is_swapped_nothing_outside_is_created_changed_or_removed() {
         eprintln!(
             "{attack}: {per_attack} operations, {} turns, succeeded: {}",
             hammered.turns,
-            VERBS
+            verbs
+                .names()
                 .iter()
-                .zip(hammered.succeeded)
+                .zip(&hammered.succeeded)
                 .map(|(verb, done)| format!("{verb} {done}"))
                 .collect::<Vec<_>>()
                 .join(", ")
@@ -410,8 +475,8 @@ fn whatever_is_swapped_nothing_outside_is_created_changed_or_removed() {
         }
     }
     eprintln!("{tried} operations, 0 outside; succeeded by verb: {total:?}");
-    let per_verb = tried / VERBS.len() as u64;
-    for (verb, done) in VERBS.iter().zip(total) {
+    let per_verb = tried / verbs.names().len() as u64;
+    for (verb, done) in verbs.names().iter().zip(&total) {
         assert!(
             done * 100 >= per_verb,
             "{verb} hardly ever succeeds, which proves nothing: {total:?}"

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use portcullis_files::archive::PackAs;
 use portcullis_files::{
     AuditLog, Authority, Expect, FileLedger, Filter, Interrupted, LedgerOptions, PrivateDir,
     Resolver, WriteOptions,
@@ -32,8 +33,8 @@ const TREE: &str = "PORTCULLIS_TEST_CRASH";
 const VERB: &str = "PORTCULLIS_TEST_VERB";
 const TRACED: &str = "PORTCULLIS_TEST_TRACED";
 
-/// Every change there is, by name. What is undone or redone was done earlier,
-/// by another process.
+/// Every change that a failed call ends, by name. What is undone or redone was
+/// done earlier, by another process.
 pub(crate) const VERBS: [&str; 25] = [
     "write",
     "create",
@@ -61,6 +62,8 @@ pub(crate) const VERBS: [&str; 25] = [
     "redo_move_over",
     "redo_remove",
 ];
+/// Packing a directory, to where nothing is and over what is there.
+pub(crate) const PACKINGS: [&str; 4] = ["pack", "pack_over", "undo_pack", "undo_pack_over"];
 const BEFORE: &str = "f = one\n g = two\n d/x = deep\n d/y/z = deeper\n keep/foreign = precious";
 
 pub(crate) type Tree = BTreeMap<String, (u32, Vec<u8>)>;
@@ -237,6 +240,8 @@ fn act(calls: &Calls, verb: &str) -> Result<Option<String>, Failure> {
             let long = "long ".repeat(LONG / 5);
             calls.write("f", &long)?.receipt.undo
         }
+        "pack" => pack(calls, "n/e/w", PackAs::TarGz)?,
+        "pack_over" => pack(calls, "g", PackAs::Zip)?,
         verb if verb.starts_with("undo_") || verb.starts_with("redo_") => {
             let entries = calls.0.undo_entries()?;
             let last = entries.last().ok_or(Reason::NotFound)?;
@@ -246,10 +251,22 @@ fn act(calls: &Calls, verb: &str) -> Result<Option<String>, Failure> {
     })
 }
 
+fn pack(calls: &Calls, to: &str, pack_as: PackAs) -> Result<Option<String>, Failure> {
+    let (fs, options) = (&calls.0, WriteOptions::default());
+    let packed = block_on(fs.create_archive("d", fs, to, pack_as, true, &options))?;
+    assert!(packed.complete && packed.entries == 3, "{packed:?}");
+    Ok(packed.receipt.undo)
+}
+
 /// A tar with a directory and two files, one of several blocks.
 fn packed() -> Vec<u8> {
+    tar_of(&[("d/a", "deep"), ("b", &"b".repeat(1_500))])
+}
+
+/// A tar of these files.
+pub(crate) fn tar_of(files: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
-    for (name, content) in [("d/a", "deep"), ("b", &*"b".repeat(1_500))] {
+    for (name, content) in files {
         let mut header = [0u8; 512];
         header[..name.len()].copy_from_slice(name.as_bytes());
         header[100..108].copy_from_slice(b"0000644\0");

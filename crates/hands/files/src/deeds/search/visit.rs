@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use grep_matcher::{Match, Matcher, NoCaptures};
+use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures};
 use grep_regex::RegexMatcher;
 use grep_searcher::Searcher;
 use portcullis_proto::{Entity, Failure, Reason, RelPath};
@@ -23,6 +23,13 @@ use crate::sys;
 
 /// A file up to here is read in one go, and searched where it lies.
 const SMALL: usize = 64 * 1024;
+
+/// So much of a long line is tried before the clock is looked at again.
+const WINDOW: usize = 8 * 1024;
+
+/// How often a long line is gone through once it is known how long that takes:
+/// for a match, and for where it begins.
+const PASSES: u64 = 2;
 
 /// So many lines are handed on at once at most: what is not among those wanted
 /// is let go then.
@@ -228,14 +235,13 @@ impl Hand {
             stopped: None,
         };
         let small = usize::try_from(meta.size).is_ok_and(|size| size < SMALL);
-        // Over several lines a match may be looked for from every character to
-        // the end; within one, a part is read before the next.
+        let over_lines = self.searcher.multi_line();
         let timed = Timed {
             matcher: &self.matcher,
+            over_lines,
             walk,
             stopped: RefCell::new(None),
         };
-        let over_lines = self.searcher.multi_line();
         let searched = match small.then(|| fill(handle, meta, &mut self.buffer)) {
             Some(Ok(Some(length))) => {
                 let content = self.buffer.get(..length).unwrap_or_default();
@@ -246,12 +252,7 @@ impl Hand {
                 }
             }
             // Large, or grown since it was looked at.
-            None | Some(Ok(None)) if over_lines => {
-                self.searcher.search_reader(&timed, &mut reader, taker)
-            }
-            None | Some(Ok(None)) => self
-                .searcher
-                .search_reader(&self.matcher, &mut reader, taker),
+            None | Some(Ok(None)) => self.searcher.search_reader(&timed, &mut reader, taker),
             Some(Err(error)) => Err(error),
         };
         match (reader.stopped.or(timed.stopped.into_inner()), searched) {
@@ -263,12 +264,55 @@ impl Hand {
     }
 }
 
-/// Looks at the clock before every match it looks for.
+/// Looks at the clock before it looks through much: one line may be as long as
+/// many buffers, and over several lines a match may be looked for from every
+/// character to the end.
+///
+/// Nobody can stop an engine that has begun. So what is long is tried first, part
+/// by part, for the time it takes; what would end too late is not begun.
 struct Timed<'a> {
     matcher: &'a RegexMatcher,
+    over_lines: bool,
     walk: &'a Walk<'a>,
     /// Set when it stopped: time was up, or it may not go on.
     stopped: RefCell<Option<Result<(), Failure>>>,
+}
+
+impl Timed<'_> {
+    /// Whether all of `text` from `at` can be looked through.
+    fn begin(&self, text: &[u8], at: usize) -> Result<(), &'static str> {
+        let left = text.len().saturating_sub(at);
+        if left > SMALL {
+            let began = self.walk.live.monotonic_us();
+            for start in (at..text.len()).step_by(WINDOW) {
+                self.has_time_for(0)?;
+                // With all before it, for what looks behind; that more follows
+                // is not seen, which may end a part with a match, at its end.
+                let end = (start + WINDOW).min(text.len());
+                let part = text.get(..end).unwrap_or_default();
+                let found = self.matcher.shortest_match_at(part, start);
+                if found.is_ok_and(|found| found.is_some_and(|found| found < end)) {
+                    break;
+                }
+            }
+            let took = self.walk.live.monotonic_us().saturating_sub(began);
+            self.has_time_for(took.saturating_mul(PASSES))
+        } else if self.over_lines {
+            self.has_time_for(0)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn has_time_for(&self, us: u64) -> Result<(), &'static str> {
+        let stopped = match self.walk.has_time_for(us) {
+            Ok(true) => return Ok(()),
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        *self.stopped.borrow_mut() = Some(stopped);
+        Err("time is up")
+    }
 }
 
 impl Matcher for Timed<'_> {
@@ -276,19 +320,35 @@ impl Matcher for Timed<'_> {
     type Error = &'static str;
 
     fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Self::Error> {
-        let stopped = match self.walk.is_late() {
-            Ok(false) => return self.matcher.find_at(text, at).map_err(|_| "no match"),
-            Ok(true) => Ok(()),
-            Err(failure) => Err(failure),
-        };
-        *self.stopped.borrow_mut() = Some(stopped);
-        Err("time is up")
+        self.begin(text, at)?;
+        self.matcher.find_at(text, at).map_err(|_| NEVER)
     }
 
     fn new_captures(&self) -> Result<NoCaptures, Self::Error> {
         Ok(NoCaptures::new())
     }
+
+    fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Self::Error> {
+        self.begin(text, at)?;
+        self.matcher.shortest_match_at(text, at).map_err(|_| NEVER)
+    }
+
+    fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Self::Error> {
+        self.begin(text, 0)?;
+        self.matcher.find_candidate_line(text).map_err(|_| NEVER)
+    }
+
+    fn non_matching_bytes(&self) -> Option<&ByteSet> {
+        self.matcher.non_matching_bytes()
+    }
+
+    fn line_terminator(&self) -> Option<LineTerminator> {
+        self.matcher.line_terminator()
+    }
 }
+
+/// An expression that was compiled has no way to fail.
+const NEVER: &str = "no match";
 
 /// Reads all of a small file into `buffer`; `None` where it is not small.
 fn fill(handle: &OwnedFd, meta: &Meta, buffer: &mut [u8]) -> io::Result<Option<usize>> {

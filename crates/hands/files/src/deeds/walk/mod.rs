@@ -39,6 +39,10 @@ const ALONE: u64 = 256;
 /// machine with everything else, and a disk serves few at a time.
 const MAX_WORKERS: usize = 8;
 
+/// How much later than asked for something may end that cannot be stopped once
+/// it is begun: half of what is promised.
+const OVERRUN_US: u64 = 50_000;
+
 /// What a walk does with what it comes across.
 pub(super) trait Visit: Sync {
     /// How many entries one worker looks at in one go.
@@ -180,6 +184,13 @@ impl Walk<'_> {
     pub(super) fn is_late(&self) -> Result<bool, Failure> {
         self.live.still()?;
         Ok(self.live.monotonic_us() >= self.deadline_us)
+    }
+
+    /// Whether what takes so long at worst ends soon enough: time is not up, and
+    /// is overrun by [`OVERRUN_US`] at most.
+    pub(super) fn has_time_for(&self, us: u64) -> Result<bool, Failure> {
+        let ends = self.live.monotonic_us().saturating_add(us);
+        Ok(!self.is_late()? && ends <= self.deadline_us.saturating_add(OVERRUN_US))
     }
 }
 
