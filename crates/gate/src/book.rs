@@ -25,6 +25,8 @@ pub(crate) struct Book {
     pub(crate) wrappers: Vec<String>,
     pub(crate) question: Option<QuestionId>,
     pub(crate) answered_by: Option<String>,
+    /// Whether the yes was to the deed as it was resolved, not to its path alone.
+    pub(crate) answered_whole: bool,
     questions: u32,
     trail: Option<Arc<Mutex<Option<Warrant>>>>,
     began_us: u64,
@@ -45,6 +47,7 @@ impl Book {
             wrappers: Vec::new(),
             question: None,
             answered_by: None,
+            answered_whole: false,
             questions: 0,
             trail: caller.trail.clone(),
             began_us: gate.clock.monotonic_us(),

@@ -138,9 +138,12 @@ impl Attempt {
             judged = self.judged(&facts)?;
         }
         // A yes to the secret path answers for the same path resolved, unless
-        // there is more below it. What the path as written would be asked about,
+        // there is more below it or more is lost than it says. What the path as written would be asked about,
         // is asked wherever it leads.
-        let covered = asked_about_secret && same_paths(&lexical, &facts) && facts.below.is_empty();
+        let covered = asked_about_secret
+            && same_paths(&lexical, &facts)
+            && facts.below.is_empty()
+            && !facts.shrinks;
         let asking = judged
             .asking
             .filter(|asking| !(covered && asking.class == Some(Class::Secret)))
@@ -156,10 +159,13 @@ impl Attempt {
         let judged = self.judged(&facts)?;
         let deed = self.resolved(&lexical, resolve, &judged.terms).await?;
         let again = self.facts_of(&deed)?;
-        // Equal digests: what was judged a moment ago is what is there now.
+        // Equal digests: what was asked about is what is there now.
         if digest(&self.caller.subject, &again) != asked_about {
             return Err(changed());
         }
+        self.book.answered_whole = true;
+        // Resolving may have waited for its turn, too.
+        let judged = self.judged(&again)?;
         Ok((deed, judged.terms, judged.grants))
     }
 

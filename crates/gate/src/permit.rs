@@ -107,9 +107,10 @@ impl Live<'_> {
 }
 
 impl<D: Deed> Permit<D> {
-    /// Whether a person said yes to this very deed.
+    /// Whether a person said yes to this very deed, with all it touches as it
+    /// was resolved.
     pub fn was_answered(&self) -> bool {
-        self.book.answered_by.is_some()
+        self.book.answered_whole
     }
 
     /// The terms of the yes.

@@ -143,6 +143,8 @@ pub struct Found {
     /// Where a link leads, instead of the path attempted.
     pub leads_to: Option<String>,
     pub shown: Option<Digest>,
+    /// Whether it takes more away than its name tells.
+    pub shrinks: bool,
     /// What resolving fails with.
     pub fails: Option<Reason>,
     pub panics: bool,
@@ -251,6 +253,7 @@ pub fn rig(change: impl FnOnce(&mut Setup)) -> Arc<Rig> {
             identity: Some(PLAIN),
             leads_to: None,
             shown: None,
+            shrinks: false,
             fails: None,
             panics: false,
         }),
@@ -305,7 +308,7 @@ impl Rig {
                     identity: found.identity,
                 }],
                 shown: found.shown,
-                shrinks: false,
+                shrinks: found.shrinks,
                 below: Vec::new(),
             },
         })

@@ -68,6 +68,43 @@ fn what_denies_it_while_the_question_is_open_wins_and_the_path_is_not_touched_ag
 }
 
 #[test]
+fn what_denies_it_while_it_is_resolved_again_after_the_yes_wins_too() {
+    for (happens, want) in [
+        (deny_everything as fn(&Rig), Reason::DeniedByRule),
+        (revoke_everything, Reason::NoGrant),
+        (distrust, Reason::Untrusted),
+    ] {
+        let rig = asking_rig();
+        let people = yes_but_first(&rig, |_| {});
+        let attempt = rig.attempt(&with(&people), Verb::Write, "a").unwrap();
+        let (path, slow) = (attempt.path(), Arc::clone(&rig));
+        // The second time it waits for something, and that happens meanwhile.
+        let entered = block(attempt.enter(move |_| {
+            let found = slow.resolve(Verb::Write, &path);
+            if slow.resolved() == 2 {
+                happens(&slow);
+            }
+            found
+        }));
+        assert_eq!(entered.unwrap_err().reason(), want);
+        rig.ended(Outcome::Denied, Some(want));
+    }
+}
+
+#[test]
+fn a_yes_to_a_secret_path_is_none_to_losing_most_of_it() {
+    let rig = open_rig();
+    rig.found.lock().unwrap().shrinks = true;
+    let people = People::on(Surface::Terminal)
+        .say(Decision::AllowOnce)
+        .say(Decision::DenyOnce)
+        .shared();
+    let refused = rig.reason(&with(&people), Verb::Write, ".env");
+    assert_eq!(refused, Some(Reason::ApprovalDenied));
+    assert_eq!((people.questions().len(), rig.acted()), (2, 0));
+}
+
+#[test]
 fn what_denies_it_or_asks_while_a_hook_thinks_wins_too() {
     fn ask_everything(rig: &Rig) {
         rig.gate.replace_rules(Rules::new(Modes::all(Mode::Ask)));

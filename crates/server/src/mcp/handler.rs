@@ -300,22 +300,23 @@ impl ServerHandler for Handler {
         let uri = request.uri;
         let refused = |failure: Failure| shape::error(&failure);
         let errand = self.errand("mcp/resources/subscribe", &context);
-        let is_new = self.subscriptions.begin(&uri).map_err(|why| {
+        let place = self.subscriptions.begin(&uri).map_err(|why| {
             let machine = &self.parts.machine;
             refused(machine.refuse(&errand.caller, &uri, why))
         })?;
-        if !is_new {
+        let Some(place) = place else {
             return Ok(());
-        }
+        };
         match self.watch(&uri, &context).await {
             Ok(watch) => {
-                let task = tell_changes(watch, uri.clone(), Ear::Session(context.peer));
-                let task = AbortOnDropHandle::new(tokio::spawn(task));
-                self.subscriptions.keep(&uri, task);
+                let (ear, ended) = (Ear::Session(context.peer), Arc::clone(&place.ended));
+                let task = tokio::spawn(tell_changes(watch, uri, ear, ended));
+                self.subscriptions
+                    .keep(&place, AbortOnDropHandle::new(task));
                 Ok(())
             }
             Err(failure) => {
-                self.subscriptions.end(&uri);
+                self.subscriptions.give_up(&place);
                 Err(refused(failure))
             }
         }
@@ -349,7 +350,7 @@ impl ServerHandler for Handler {
             let ear = Ear::Stream(context.sink().clone());
             match self.watch(uri, context.request_context()).await {
                 Ok(watch) => {
-                    told.spawn(tell_changes(watch, uri.clone(), ear));
+                    told.spawn(tell_changes(watch, uri.clone(), ear, Arc::default()));
                 }
                 Err(failure) => tell_end(uri, &failure, &ear).await,
             }

@@ -5,7 +5,8 @@
 //! that looks again; one that does knows where.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_proto::{Failure, Reason};
 use portcullis_tools::{ResourceChanges, ResourceWatch};
@@ -46,7 +47,14 @@ impl Ear {
 
 /// Tells what changes of the resource at `uri`, until nothing more is to come
 /// or nobody hears it.
-pub(super) async fn tell_changes(mut watch: ResourceWatch, uri: String, ear: Ear) {
+///
+/// `ended` says so before the client hears of it: it may subscribe again at once.
+pub(super) async fn tell_changes(
+    mut watch: ResourceWatch,
+    uri: String,
+    ear: Ear,
+    ended: Arc<AtomicBool>,
+) {
     // A stream is acknowledged before anything is watched: what changed until
     // now is not told, so that whoever listens looks once. A session hears of
     // the beginning by its reply, and here only what that cannot say.
@@ -62,6 +70,7 @@ pub(super) async fn tell_changes(mut watch: ResourceWatch, uri: String, ear: Ear
             Ok(Some(changes)) => ear.tell(&uri, changed(&changes)).await,
             Ok(None) => return,
             Err(failure) => {
+                ended.store(true, Ordering::Release);
                 tell_end(&uri, &failure, &ear).await;
                 return;
             }
@@ -116,28 +125,48 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> JsonObject {
         .collect()
 }
 
-/// What the client of a session listens to, by URI. Gone, nothing is watched
-/// any more.
+/// What the client of a session listens to. Gone, nothing is watched any more.
 #[derive(Default)]
-pub(super) struct Subscriptions(Mutex<HashMap<String, Subscription>>);
+pub(super) struct Subscriptions(Mutex<Kept>);
 
-enum Subscription {
-    /// It is about to be.
-    Beginning,
-    /// By this task.
-    Told(AbortOnDropHandle<()>),
+#[derive(Default)]
+struct Kept {
+    by_uri: HashMap<String, Subscription>,
+    begun: u64,
+}
+
+struct Subscription {
+    /// Tells it from an earlier one of the same URI.
+    number: u64,
+    /// What tells of it; nothing yet where it is about to.
+    task: Option<AbortOnDropHandle<()>>,
+    /// Whether it came to its end.
+    ended: Arc<AtomicBool>,
+}
+
+/// A place for one more subscription.
+#[derive(Clone)]
+pub(super) struct Place {
+    uri: String,
+    number: u64,
+    pub(super) ended: Arc<AtomicBool>,
 }
 
 impl Subscriptions {
-    /// Makes room for one more; whether it is new.
-    pub(super) fn begin(&self, uri: &str) -> Result<bool, Failure> {
+    /// Makes room for one more; `None` where the resource is listened to already.
+    pub(super) fn begin(&self, uri: &str) -> Result<Option<Place>, Failure> {
         let mut kept = self.lock();
-        // What came to its end is listened to no more.
-        kept.retain(|_, one| !matches!(one, Subscription::Told(task) if task.is_finished()));
-        if kept.contains_key(uri) {
-            return Ok(false);
+        kept.by_uri.retain(|_, one| {
+            let is_finished = one
+                .task
+                .as_ref()
+                .is_some_and(AbortOnDropHandle::is_finished);
+            !is_finished && !one.ended.load(Ordering::Acquire)
+        });
+        if kept.by_uri.contains_key(uri) {
+            return Ok(None);
         }
-        if kept.len() >= MAX_SUBSCRIPTIONS {
+        if kept.by_uri.len() >= MAX_SUBSCRIPTIONS {
             return Err(Failure::new(
                 Reason::Overload,
                 format!(
@@ -146,22 +175,47 @@ impl Subscriptions {
             )
             .hint("Unsubscribe from one, or subscribe to a directory above several of them."));
         }
-        kept.insert(uri.to_owned(), Subscription::Beginning);
-        Ok(true)
+        kept.begun += 1;
+        let place = Place {
+            uri: uri.to_owned(),
+            number: kept.begun,
+            ended: Arc::default(),
+        };
+        let subscription = Subscription {
+            number: place.number,
+            task: None,
+            ended: Arc::clone(&place.ended),
+        };
+        kept.by_uri.insert(uri.to_owned(), subscription);
+        Ok(Some(place))
     }
 
     /// It has begun, and is kept unless it was ended meanwhile.
-    pub(super) fn keep(&self, uri: &str, task: AbortOnDropHandle<()>) {
-        if let Some(one) = self.lock().get_mut(uri) {
-            *one = Subscription::Told(task);
+    pub(super) fn keep(&self, place: &Place, task: AbortOnDropHandle<()>) {
+        let mut kept = self.lock();
+        let one = kept.by_uri.get_mut(&place.uri);
+        if let Some(one) = one.filter(|one| one.number == place.number) {
+            one.task = Some(task);
+        }
+    }
+
+    /// It did not begin.
+    pub(super) fn give_up(&self, place: &Place) {
+        let mut kept = self.lock();
+        if kept
+            .by_uri
+            .get(&place.uri)
+            .is_some_and(|one| one.number == place.number)
+        {
+            kept.by_uri.remove(&place.uri);
         }
     }
 
     pub(super) fn end(&self, uri: &str) {
-        self.lock().remove(uri);
+        self.lock().by_uri.remove(uri);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Subscription>> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use super::{Format, read};
 use crate::deeds::{Protected, Reading, Unpacking};
 use crate::guards::Below;
 use crate::scoped::{archive_turn, elsewhere};
-use crate::writing::{Place, digest_file};
+use crate::writing::{Place, digest_up_to};
 
 /// Looks into `archive`, when it is its turn, and makes the deed of it. The turn
 /// goes along: what waits for one holds no manifest.
@@ -84,8 +84,9 @@ fn protected(
     let Some(below) = below.named() else {
         return Ok(None);
     };
+    let digest = digest_up_to(&archive.handle, archive.meta.size)?;
     Ok(Some(Protected {
-        archive: digest_file(&archive.handle)?,
+        archive: digest.ok_or(Reason::Changed)?,
         below,
     }))
 }

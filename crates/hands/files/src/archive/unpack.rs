@@ -20,7 +20,7 @@ use crate::meta::Meta;
 use crate::options::NewModes;
 use crate::scoped::{ScopedFs, elsewhere, in_archive_turn};
 use crate::undo::{Entry, State, UndoStore};
-use crate::writing::{Cas, Label, Parents, Place, Receipt, Want, digest_file, entry_of, moved_on};
+use crate::writing::{Cas, Label, Parents, Place, Receipt, Want, digest_up_to, entry_of, moved_on};
 
 /// What is in an archive that stands in a root.
 #[derive(Clone, Debug)]
@@ -137,8 +137,9 @@ impl ScopedFs {
                 };
                 // What somebody said yes to is what is put in place.
                 let archive = &deed.archive.handle;
+                let size = deed.archive.meta.size;
                 let still = || match &deed.protected {
-                    Some(shown) if digest_file(archive)? != shown.archive => {
+                    Some(shown) if digest_up_to(archive, size)? != Some(shown.archive) => {
                         Err(moved_on(Reason::VersionMismatch))
                     }
                     Some(_) | None => Ok(()),

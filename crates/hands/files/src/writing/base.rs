@@ -40,15 +40,25 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 
 /// SHA-256 of a file of any size, in flat memory.
 pub(crate) fn digest_file(file: impl AsFd) -> Result<Digest, Failure> {
+    let digest = digest_up_to(file, u64::MAX)?;
+    digest.ok_or_else(|| Reason::Bug.into())
+}
+
+/// SHA-256 of a file; `None` where it is larger than `most`, however much
+/// somebody adds to it meanwhile.
+pub(crate) fn digest_up_to(file: impl AsFd, most: u64) -> Result<Option<Digest>, Failure> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 128 * 1024];
     let mut at = 0;
     loop {
         let got = retry_on_intr(|| pread(&file, &mut buffer[..], at)).map_err(failure)?;
         let Some(read) = buffer.get(..got).filter(|read| !read.is_empty()) else {
-            return Ok(Digest(hasher.finalize().into()));
+            return Ok(Some(Digest(hasher.finalize().into())));
         };
         hasher.update(read);
         at += got as u64;
+        if at > most {
+            return Ok(None);
+        }
     }
 }

@@ -24,7 +24,7 @@ mod relocate;
 mod remove;
 mod small;
 
-pub(crate) use base::{digest, digest_file, read_all};
+pub(crate) use base::{digest, digest_file, digest_up_to, read_all};
 pub(crate) use carry::carry_over;
 pub(crate) use draft::Draft;
 pub(crate) use lock::{PathLock, Tickets};

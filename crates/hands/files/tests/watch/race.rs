@@ -34,12 +34,22 @@ fn stir(dir: &Path, names: &str, stop: &AtomicBool, count: &AtomicU64) {
 
 #[test]
 fn no_name_of_a_directory_outside_is_told_while_directories_are_swapped() {
+    race("a");
+}
+
+#[test]
+fn nor_while_a_directory_is_swapped_that_is_called_as_ignore_files_are() {
+    race(".gitignore");
+}
+
+fn race(swapped: &str) {
     // Inside everything is called `in…`. What happens outside, in directories
     // that stand in the root for moments, is called `canary…`: told once, it
     // came from outside, except where its directory stood in the root when it
     // was looked at, which the attacker rules out by making them only while it
     // is out.
-    let scratch = Scratch::of("a/b/in0 = 1\n keep/in0 = 1");
+    let scratch = Scratch::of("keep/in0 = 1");
+    scratch.file(&format!("{swapped}/b/in0"), "1");
     let base = scratch.base().to_owned();
     fs::create_dir_all(base.join("out/b")).unwrap();
     let world = World::workspace().over(scratch);
@@ -50,14 +60,14 @@ fn no_name_of_a_directory_outside_is_told_while_directories_are_swapped() {
     let mut threads = Vec::new();
     {
         let (stop, made) = (Arc::clone(&stop), Arc::clone(&made));
-        let inside = watched.at("a/b");
+        let inside = watched.at(&format!("{swapped}/b"));
         threads.push(std::thread::spawn(move || {
             stir(&inside, "in", &stop, &made);
         }));
     }
     {
         let (stop, swaps) = (Arc::clone(&stop), Arc::clone(&swaps));
-        let (a, away, link) = (watched.at("a"), base.join("away"), base.join("out"));
+        let (a, away, link) = (watched.at(swapped), base.join("away"), base.join("out"));
         threads.push(std::thread::spawn(move || {
             let mut canaries = 0u64;
             while !stop.load(Ordering::Relaxed) {

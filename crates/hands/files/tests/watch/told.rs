@@ -286,3 +286,20 @@ fn a_directory_closed_to_us_is_watched_once_it_is_open() {
     let told = watched.told_of(|w| w.world.scratch.chmod("d", 0o700));
     assert!(told.contains(&"created d/f".to_owned()), "{told:?}");
 }
+
+#[test]
+fn a_directory_put_in_the_place_of_an_empty_one_is_watched() {
+    let mut watched = Watched::of("target/", ".");
+    fs::create_dir(watched.at("target")).unwrap_or(());
+    let away = watched.world.scratch.base().join("away");
+    fs::create_dir_all(away.join("deep")).unwrap();
+    fs::write(away.join("deep/f"), "1").unwrap();
+    watched.told_of(|_| {});
+    let told = watched.told_of(|w| fs::rename(&away, w.at("target")).unwrap());
+    assert!(
+        told.contains(&"created target/deep/f".to_owned()),
+        "{told:?}"
+    );
+    let told = watched.told_of(|w| w.write("target/deep/f", "2"));
+    assert_eq!(told, ["modified target/deep/f"]);
+}

@@ -1,6 +1,6 @@
 //! Searching the files of a walk, each through the handle it was judged by.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -228,10 +228,12 @@ impl Hand {
         meta: &Meta,
         taker: &mut Taker<'_>,
     ) -> Result<Ended, Failure> {
+        let reads = Cell::new(0);
         let mut reader = Watched {
             walk,
             handle,
             offset: 0,
+            reads: &reads,
             stopped: None,
         };
         let small = usize::try_from(meta.size).is_ok_and(|size| size < SMALL);
@@ -240,6 +242,8 @@ impl Hand {
             matcher: &self.matcher,
             over_lines,
             walk,
+            reads: &reads,
+            tried: Cell::default(),
             stopped: RefCell::new(None),
         };
         let searched = match small.then(|| fill(handle, meta, &mut self.buffer)) {
@@ -274,8 +278,20 @@ struct Timed<'a> {
     matcher: &'a RegexMatcher,
     over_lines: bool,
     walk: &'a Walk<'a>,
+    /// How often more of the file was read: what was tried is another text then.
+    reads: &'a Cell<u64>,
+    tried: Cell<Tried>,
     /// Set when it stopped: time was up, or it may not go on.
     stopped: RefCell<Option<Result<(), Failure>>>,
+}
+
+/// How far a text was tried, so that no part of it is tried twice.
+#[derive(Clone, Copy, Default)]
+struct Tried {
+    /// After how many reads.
+    reads: u64,
+    /// Up to which address.
+    end: usize,
 }
 
 impl Timed<'_> {
@@ -284,13 +300,21 @@ impl Timed<'_> {
         let left = text.len().saturating_sub(at);
         if left > SMALL {
             let began = self.walk.live.monotonic_us();
-            for start in (at..text.len()).step_by(WINDOW) {
+            let (here, reads) = (text.as_ptr().addr(), self.reads.get());
+            let tried = Some(self.tried.get()).filter(|tried| tried.reads == reads);
+            let from = tried.map_or(0, |tried| tried.end.saturating_sub(here));
+            for start in (from.max(at)..text.len()).step_by(WINDOW) {
                 self.has_time_for(0)?;
                 // With all before it, for what looks behind; that more follows
                 // is not seen, which may end a part with a match, at its end.
                 let end = (start + WINDOW).min(text.len());
                 let part = text.get(..end).unwrap_or_default();
                 let found = self.matcher.shortest_match_at(part, start);
+                let end_of_it = here + end;
+                self.tried.set(Tried {
+                    reads,
+                    end: end_of_it,
+                });
                 if found.is_ok_and(|found| found.is_some_and(|found| found < end)) {
                     break;
                 }
@@ -371,12 +395,14 @@ struct Watched<'a> {
     walk: &'a Walk<'a>,
     handle: &'a OwnedFd,
     offset: u64,
+    reads: &'a Cell<u64>,
     /// Set when it stopped before the end: time was up, or it may not go on.
     stopped: Option<Result<(), Failure>>,
 }
 
 impl io::Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reads.set(self.reads.get() + 1);
         self.stopped = match self.walk.is_late() {
             Ok(false) => {
                 let count = retry_on_intr(|| pread(self.handle, &mut *buffer, self.offset))?;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::super::admitted;
 use super::super::pinned::Pinned;
+use super::is_gone;
 use super::pending::Pending;
 use crate::dirs::each_name;
 use crate::hiding::Hiding;
@@ -126,6 +127,10 @@ impl Ground {
         watched.map(|watched| &watched.meta)
     }
 
+    fn identity(&self, path: &RelPath) -> Option<(u64, u64)> {
+        self.meta(path).map(|meta| (meta.dev, meta.ino))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.directories.len()
     }
@@ -148,22 +153,30 @@ impl Ground {
         self.look += 1;
         // With what holds in the directory above; of the top, in itself.
         let mut left = vec![(top.clone(), None)];
+        let mut bytes = 0;
         while let Some((path, above)) = left.pop() {
             eyes.live.still()?;
-            if path.components().count() >= MAX_DEPTH || !self.has_room_for(&path) {
-                self.complete = false;
-                continue;
-            }
-            let is_new = self.meta(&path).is_none();
-            let opened = match self.watch(eyes, &path) {
+            bytes -= if path == *top { 0 } else { path.as_str().len() };
+            let was = self.identity(&path);
+            let watched = if path.components().count() >= MAX_DEPTH || !self.has_room_for(&path) {
+                Err(too_much())
+            } else {
+                self.watch(eyes, &path)
+            };
+            let opened = match watched {
                 Ok(opened) => opened,
                 Err(failure) if path == *top => return Err(failure),
-                Err(failure) if failure.reason() == Reason::NotFound => continue,
+                Err(failure) if is_gone(&failure) => continue,
                 Err(_) => {
                     self.complete = false;
                     continue;
                 }
             };
+            // Of one that stands in two places, one is watched.
+            let Some(now) = self.identity(&path) else {
+                continue;
+            };
+            let is_new = was != Some(now);
             let hiding: Hiding = match &above {
                 None => eyes.hiding(&path),
                 Some(above) => {
@@ -175,6 +188,7 @@ impl Ground {
             let mut seen = 0u64;
             let room = MAX_DIRECTORIES.saturating_sub(left.len());
             let mut entered = 0;
+            let of_this = self.bytes;
             let read = each_name(opened.as_fd(), &path, |name| {
                 seen += 1;
                 if seen.is_multiple_of(hiding.look_every()) {
@@ -187,14 +201,20 @@ impl Ground {
                 if is_new && let Some(pending) = &mut pending {
                     pending.add(&path, name.bytes(), is_directory, Told::Appeared);
                 }
-                let Some(at) = name.path.filter(|_| is_directory) else {
+                if !is_directory {
+                    return Ok(());
+                }
+                let Some(at) = name.path else {
+                    self.complete = false;
                     return Ok(());
                 };
                 if hiding.hides(&at, Entity::Directory) {
                     return Ok(());
                 }
-                if entered < room {
+                let length = at.as_str().len();
+                if entered < room && of_this + bytes + length <= MAX_PATHS {
                     entered += 1;
+                    bytes += length;
                     left.push((at, Some(hiding.clone())));
                 } else {
                     self.complete = false;
@@ -282,12 +302,20 @@ impl Ground {
         }
     }
 
-    /// The kernel watches the directory of this number no more.
-    pub(super) fn unwatched(&mut self, number: i32) {
-        if let Some(path) = self.by_number.get(&number).cloned() {
-            self.drop_place(&InTree(path));
-        }
+    /// The kernel watches the directory of this number no more; where it stood.
+    pub(super) fn unwatched(&mut self, number: i32) -> Option<RelPath> {
+        let path = self.by_number.get(&number).cloned()?;
+        self.drop_place(&InTree(path.clone()));
+        Some(path)
     }
+}
+
+fn too_much() -> Failure {
+    Failure::new(
+        Reason::Overload,
+        "It stands too deep, or so much is watched already that it was not begun.",
+    )
+    .hint("Watch a directory nearer to the root, or end another watch.")
 }
 
 /// Why a directory cannot be watched.

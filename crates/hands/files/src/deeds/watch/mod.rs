@@ -7,9 +7,9 @@
 
 mod ends;
 mod ground;
+mod heard;
 mod pending;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use portcullis_gate::{Deed, Live, Permit, Settled};
@@ -21,12 +21,13 @@ pub use self::ends::Watch;
 pub(crate) use self::ends::ends;
 use self::ends::turn;
 use self::ends::{Began, Teller};
-use self::ground::{Eyes, Ground, InTree, no_room};
+use self::ground::{Eyes, Ground, no_room};
+use self::heard::{Stale, Taken};
 use self::pending::Pending;
 use super::Key;
 use super::pinned::{Pinned, Sighted};
 use crate::ignores::IgnoreKind;
-use crate::sys::{Notice, Notices, Told};
+use crate::sys::{Notices, Told};
 
 /// A directory or file about to be watched.
 #[derive(Debug)]
@@ -108,15 +109,12 @@ pub struct Changes {
 /// How long a watch with nothing to tell sleeps before it looks whether it may
 /// go on: a grant that is revoked ends it by then.
 const NAP: Duration = Duration::from_secs(1);
-/// How many times as long as a look took it rests before the next one: looking
-/// costs as much as a tree is large, and whoever moves one or changes an ignore
-/// file can do that all the time.
+/// How many times as long as a look took it rests before the next one, and so
+/// with telling: it costs as much as a tree is large, and whoever moves one or
+/// changes an ignore file can do that all the time.
 const REST: u32 = 4;
 /// The longest such rest.
 const LONGEST_REST: Duration = Duration::from_secs(10);
-/// Of how many directories is remembered that they have to be looked at; of
-/// more, everything is.
-const MAX_STALE: usize = 1024;
 /// How many notices are taken at once; as many as the kernel queues, and some
 /// that come while they are read.
 const AT_ONCE: usize = 32_768;
@@ -140,6 +138,7 @@ pub(crate) fn watch(permit: Permit<Watching>, request: &WatchRequest, mut teller
             top: None,
             told_complete: true,
             rests_until: Instant::now(),
+            tells_after: Instant::now(),
             at: &at,
         };
         watcher.begin()?;
@@ -162,49 +161,16 @@ pub(crate) fn watch(permit: Permit<Watching>, request: &WatchRequest, mut teller
         }
         .map(|()| ((), Settled::counts(counts)))
     });
-    // The batches end first: what is told of the end comes behind them.
-    drop(teller.batches);
-    let _nobody = teller.ended.send(done);
-}
-
-/// What has to be looked at again before anything more is told.
-#[derive(Debug, Default)]
-struct Stale {
-    /// Everything, from scratch: notices were lost, and those left in the queue
-    /// may be of directories that are out of the root by now.
-    lost: bool,
-    /// Everything.
-    all: bool,
-    /// These directories: they came, or other names in them are ignored now.
-    some: BTreeSet<InTree>,
-}
-
-impl Stale {
-    fn is_empty(&self) -> bool {
-        !self.lost && !self.all && self.some.is_empty()
-    }
-
-    fn add(&mut self, dir: RelPath) {
-        if self.some.len() < MAX_STALE {
-            self.some.insert(InTree(dir));
-        } else {
-            self.all = true;
-        }
-    }
-
-    /// Those that are below no other of them, the top for all.
-    fn outermost(&self, top: &RelPath) -> Vec<RelPath> {
-        if self.all {
-            return vec![top.clone()];
-        }
-        let mut kept: Vec<RelPath> = Vec::new();
-        for InTree(dir) in &self.some {
-            if !kept.last().is_some_and(|above| dir.is_under(above)) {
-                kept.push(dir.clone());
-            }
-        }
-        kept
-    }
+    // The batches end first: what is told of the end comes behind them, and
+    // whoever hears that finds nothing of it left.
+    let Teller {
+        batches,
+        waker,
+        ended,
+        ..
+    } = teller;
+    drop((batches, waker));
+    let _nobody = ended.send(done);
 }
 
 struct Watcher<'a> {
@@ -223,6 +189,8 @@ struct Watcher<'a> {
     told_complete: bool,
     /// Until when nothing is looked at again.
     rests_until: Instant,
+    /// Until when nothing more is told, though there be something.
+    tells_after: Instant,
 }
 
 impl Watcher<'_> {
@@ -300,8 +268,7 @@ impl Watcher<'_> {
             let now = Instant::now();
             if !self.stale.is_empty() && now >= self.rests_until {
                 self.look_again()?;
-                let rest = now.elapsed().saturating_mul(REST).min(LONGEST_REST);
-                self.rests_until = Instant::now() + rest;
+                self.rests_until = Instant::now() + rest(now.elapsed());
             }
             if self.pending.is_empty() && self.told_complete == self.ground.complete {
                 self.judge_again()?;
@@ -311,15 +278,15 @@ impl Watcher<'_> {
             }
             // Nothing is told before everything stale was looked at: what comes
             // in directories that are not watched yet would never be.
-            if *due.get_or_insert(now + gather) > now || !self.stale.is_empty() {
+            let soonest = (now + gather).max(self.tells_after);
+            if *due.get_or_insert(soonest) > now || !self.stale.is_empty() {
                 continue;
             }
+            let told = self.tell(batches)?;
+            self.tells_after = Instant::now() + rest(now.elapsed());
             // Whoever listens is slow: more is gathered until there is room.
-            due = if self.tell(batches)? {
-                None
-            } else {
-                Some(now + gather.max(Duration::from_millis(10)))
-            };
+            let later = now + gather.max(Duration::from_millis(10));
+            due = (!told || !self.pending.is_empty()).then(|| later.max(self.tells_after));
         }
     }
 
@@ -378,7 +345,12 @@ impl Watcher<'_> {
                 return;
             }
             Told::Unwatched => {
-                self.ground.unwatched(notice.number);
+                let place = self.ground.unwatched(notice.number);
+                // Another may stand there.
+                if let Some(place) = place.filter(|place| *place != self.top()) {
+                    self.pending.forget(&place);
+                    self.stale.add(place);
+                }
                 return;
             }
             // The directory above tells it by name, and the top is looked at.
@@ -415,14 +387,21 @@ impl Watcher<'_> {
         self.pending
             .add(&dir, &notice.name, notice.is_directory, notice.told);
         if is_ignore_file {
-            self.stale.add(dir);
+            self.stale.add(dir.clone());
+        }
+        if !notice.is_directory {
             return;
         }
-        let at = name.and_then(|name| dir.join(name).ok());
-        let Some(at) = at.filter(|_| notice.is_directory) else {
+        let Some(at) = name.and_then(|name| dir.join(name).ok()) else {
+            // What happens in a directory that no path can ask for is not told.
+            self.ground.complete = false;
             return;
         };
-        if notice.told == Told::Gone {
+        let root = &self.at.root;
+        let was = self.ground.meta(&at);
+        // One that was put in the place of another leaves no word of that one.
+        let is_other = was.is_some_and(|was| !root.is_still(&at, was));
+        if notice.told == Told::Gone || is_other {
             self.ground.forget(&at);
             // What was found in it may have been found while it was out.
             self.pending.forget(&at);
@@ -448,8 +427,13 @@ impl Watcher<'_> {
             return Ok(());
         }
         let top = self.top();
+        let is_local = self.at.root.is_local();
         for dir in stale.outermost(&top) {
+            self.live.still()?;
             let (eyes, ground, pending) = self.parts();
+            if dir == top {
+                ground.complete = is_local;
+            }
             if dir != top && !is_shown(&eyes, &dir) {
                 ground.forget(&dir);
                 continue;
@@ -457,7 +441,7 @@ impl Watcher<'_> {
             if let Err(failure) = ground.look(&eyes, &dir, Some(pending)) {
                 // Gone again, or closed to us; what ends the deed ends the watch.
                 eyes.live.still()?;
-                ground.complete &= failure.reason() == Reason::NotFound;
+                ground.complete &= is_gone(&failure);
             }
         }
         Ok(())
@@ -470,7 +454,7 @@ impl Watcher<'_> {
         };
         self.judge_again()?;
         let (eyes, ground, pending) = self.parts();
-        let changes = pending.take(&eyes, ground);
+        let changes = pending.take(&eyes, ground)?;
         let overflow = std::mem::take(&mut pending.overflow);
         // What was found was found before this: a directory that was out of the
         // root meanwhile, and is back, has left a notice.
@@ -482,6 +466,14 @@ impl Watcher<'_> {
             counts: self.pending.counts,
         };
         self.hear_all(&later)?;
+        let terms = self.live.judged_again(&self.at.entry)?;
+        if !terms.are_by_the_rules_of(&self.terms) {
+            // What was found was found by other rules: whoever listens looks again.
+            self.pending.overflowed();
+            self.stale.all = true;
+            self.terms = terms;
+            return Ok(true);
+        }
         let stands = self.stands();
         if stands.is_err() {
             batch.names.clear();
@@ -524,36 +516,20 @@ impl Watcher<'_> {
     }
 }
 
+/// How long it rests after what took so long.
+fn rest(took: Duration) -> Duration {
+    took.saturating_mul(REST).min(LONGEST_REST)
+}
+
+/// Whether a directory is not there, or another thing is.
+fn is_gone(failure: &Failure) -> bool {
+    let gone = [Reason::NotFound, Reason::NotDirectory, Reason::Symlink];
+    gone.contains(&failure.reason())
+}
+
 /// Whether a directory below the top may be shown.
 fn is_shown(eyes: &Eyes<'_>, dir: &RelPath) -> bool {
     let above = dir.parent().unwrap_or_else(RelPath::root);
     eyes.terms.admits(dir, Entity::Directory) == Admit::Yes
         && !eyes.hiding(&above).hides(dir, Entity::Directory)
-}
-
-/// A notice, kept until the queue is read.
-#[derive(Debug)]
-struct Taken {
-    number: i32,
-    told: Told,
-    name: Vec<u8>,
-    is_directory: bool,
-}
-
-impl Taken {
-    const LOST: Self = Self {
-        number: -1,
-        told: Told::Overflow,
-        name: Vec::new(),
-        is_directory: false,
-    };
-
-    fn of(notice: &Notice<'_>) -> Self {
-        Self {
-            number: notice.number,
-            told: notice.told,
-            name: notice.name.into(),
-            is_directory: notice.is_directory,
-        }
-    }
 }

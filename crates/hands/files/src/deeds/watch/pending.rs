@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use portcullis_policy::{Admit, Symlinks};
-use portcullis_proto::{Counts, Entity, Reason, RelPath};
+use portcullis_proto::{Counts, Entity, Failure, Reason, RelPath};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::ground::{Eyes, Ground, InTree, below};
-use super::{Change, ChangeKind};
+use super::{Change, ChangeKind, is_gone};
 use crate::meta::Meta;
 use crate::sys::{self, Told};
 
@@ -103,20 +103,25 @@ impl Pending {
     ///
     /// What is told of a name is what stands there now. Notices alone do not
     /// say: two names that are exchanged are told as if the first were gone.
-    pub(super) fn take(&mut self, eyes: &Eyes<'_>, ground: &Ground) -> Vec<Change> {
+    pub(super) fn take(
+        &mut self,
+        eyes: &Eyes<'_>,
+        ground: &Ground,
+    ) -> Result<Vec<Change>, Failure> {
         let mut changes = Vec::new();
         self.weight = 0;
         for (InTree(path), directory) in std::mem::take(&mut self.directories) {
+            eyes.live.still()?;
             match still(eyes, ground, &path) {
                 Still::Stands(handle) => {
-                    self.take_in(eyes, &path, &handle, directory, &mut changes);
+                    self.take_in(eyes, &path, &handle, directory, &mut changes)?;
                 }
                 Still::Moved => self.counts.moved += directory.names.len() as u64,
                 Still::Unknown => self.overflow = true,
             }
         }
         changes.sort_unstable_by(|a, b| a.path.components().cmp(b.path.components()));
-        changes
+        Ok(changes)
     }
 
     fn take_in(
@@ -126,7 +131,7 @@ impl Pending {
         handle: &OwnedFd,
         directory: InDirectory,
         changes: &mut Vec<Change>,
-    ) {
+    ) -> Result<(), Failure> {
         if directory.unnamed && eyes.terms.admits(path, Entity::Directory) == Admit::Yes {
             changes.push(Change {
                 path: path.clone(),
@@ -135,7 +140,10 @@ impl Pending {
             });
         }
         let hiding = eyes.hiding(path);
-        for (name, happened) in directory.names {
+        for ((name, happened), n) in directory.names.into_iter().zip(1u64..) {
+            if n.is_multiple_of(hiding.look_every()) {
+                eyes.live.still()?;
+            }
             let Ok(at) = path.join(&name) else { continue };
             let found = sys::child_meta(handle.as_fd(), &*name);
             let entity = match &found {
@@ -168,6 +176,7 @@ impl Pending {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -190,13 +199,7 @@ fn still(eyes: &Eyes<'_>, ground: &Ground, path: &RelPath) -> Still {
         Ok(now) if now.meta.admit_private(eyes.at.entry.policy()).is_err() => Still::Moved,
         Ok(now) => Still::Stands(now.handle),
         Err(failure) => {
-            let away = [
-                Reason::NotFound,
-                Reason::NotDirectory,
-                Reason::Symlink,
-                Reason::MountBoundary,
-            ];
-            if away.contains(&failure.reason()) {
+            if is_gone(&failure) || failure.reason() == Reason::MountBoundary {
                 Still::Moved
             } else {
                 Still::Unknown
