@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures Portcullis side by side with its peers; fails when a limit is missed.
 #
-#   benches/run.sh                every row, in full (about 15 minutes)
+#   benches/run.sh                every row, in full (about 25 minutes)
 #   benches/run.sh --smoke        fewer iterations, the same limits; rows known to miss decide in a full run only
 #   benches/run.sh --only NAME    one row, without the audit's own bench
 #   benches/run.sh --json FILE    write the rows there as well

@@ -92,6 +92,10 @@ pub(crate) const BENCHES: &[Bench] = &[
         run: search::at_100k,
     },
     Bench {
+        rows: &["search-1m", "walk-1m"],
+        run: search::at_1m,
+    },
+    Bench {
         rows: &["search-flat", "walk-flat"],
         run: search::flat,
     },

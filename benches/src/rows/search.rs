@@ -171,6 +171,14 @@ pub(crate) fn at_100k(setup: &Setup) -> Outcome<Vec<Row>> {
     against_rg(setup, 100_000, "search-100k", "walk-100k")
 }
 
+/// A million: minutes, most of them to make the files.
+pub(crate) fn at_1m(setup: &Setup) -> Outcome<Vec<Row>> {
+    if setup.smoke {
+        return Ok(Vec::new());
+    }
+    against_rg(setup, 1_000_000, "search-1m", "walk-1m")
+}
+
 fn against_rg(
     setup: &Setup,
     size: u32,
