@@ -138,8 +138,8 @@ impl Attempt {
             judged = self.judged(&facts)?;
         }
         // A yes to the secret path answers for the same path resolved, unless
-        // there is more below it or more is lost than it says. What the path as written would be asked about,
-        // is asked wherever it leads.
+        // there is more below it or more is lost than it says. What the path as
+        // written would be asked about, is asked wherever it leads.
         let covered = asked_about_secret
             && same_paths(&lexical, &facts)
             && facts.below.is_empty()
