@@ -20,6 +20,7 @@ mod group;
 mod path;
 mod reason;
 mod root;
+mod scope;
 mod secret;
 mod subject;
 
@@ -33,5 +34,6 @@ pub use group::{Group, Mode};
 pub use path::{BadPath, RelPath};
 pub use reason::Reason;
 pub use root::{RootId, RootKind};
+pub use scope::{BadScope, Scope, ScopeSet};
 pub use secret::Secret;
 pub use subject::{ConversationId, Principal, QuestionId, RequestId, RunId, SessionId, Subject};
