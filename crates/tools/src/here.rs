@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use portcullis_files::Authority;
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
+use portcullis_proto::{Failure, Group, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task};
+use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task, unknown_tool};
 use crate::quoted::quoted;
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
@@ -108,8 +108,7 @@ impl Here {
     }
 
     fn unknown(&self, caller: &Caller, name: &str) -> Failure {
-        let why = Failure::from(Reason::UnknownTool).hint("List the tools; they are all there is.");
-        self.refuse(caller, name, why)
+        self.refuse(caller, name, unknown_tool())
     }
 }
 
@@ -132,6 +131,14 @@ impl Machine for Here {
             tools.extend_from_slice(catalogue::changing());
         }
         tools
+    }
+
+    fn group_of(&self, name: &str) -> Option<Group> {
+        catalogue::looking()
+            .iter()
+            .chain(catalogue::changing())
+            .find(|tool| tool.name == name)
+            .map(|tool| tool.group)
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply> {

@@ -41,6 +41,6 @@ pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
 pub use machine::{
     Machine, ResourceChange, ResourceChanges, ResourceEntry, ResourcePage, ResourceText,
-    ResourceWatch, Task,
+    ResourceWatch, Task, unknown_tool,
 };
 pub use resource::base64;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use portcullis_files::{Change, Watch};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, RootId, ToolCall, ToolReply, ToolSpec};
+use portcullis_proto::{Failure, Group, Reason, RootId, ToolCall, ToolReply, ToolSpec};
 
 use crate::resource;
 
@@ -99,6 +99,10 @@ pub trait Machine: Send + Sync {
     /// mode has none.
     fn catalog(&self, caller: &Caller) -> Vec<ToolSpec>;
 
+    /// The group of a tool, whether it is on or not; nothing for a name that is
+    /// no tool's.
+    fn group_of(&self, name: &str) -> Option<Group>;
+
     /// Calls one tool. A failure is a reply too: typed, with its next step.
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply>;
 
@@ -129,4 +133,9 @@ pub trait Machine: Send + Sync {
     /// What a person should know about this machine, in a few sentences for
     /// the agent's instructions.
     fn instructions(&self) -> String;
+}
+
+/// What a call of a tool there is not comes to.
+pub fn unknown_tool() -> Failure {
+    Failure::from(Reason::UnknownTool).hint("List the tools; they are all there is.")
 }

@@ -12,7 +12,7 @@ use portcullis_proto::{
     Access, AccessSet, ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind,
     RunId, SessionId, Subject,
 };
-use portcullis_server::{McpParts, serve_pipe};
+use portcullis_server::{HttpMcpParts, McpHttp, McpParts, serve_pipe};
 use portcullis_store::Store;
 use portcullis_tools::Here;
 use serde_json::{Value, json};
@@ -20,9 +20,18 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 
-/// Closing lines: outcome and policy source.
+/// Closing lines.
 #[derive(Default)]
-pub(crate) struct Lines(pub(crate) Mutex<Vec<(String, String)>>);
+pub(crate) struct Lines(Mutex<Vec<Line>>);
+
+/// What a closing line says, in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) outcome: String,
+    pub(crate) who: String,
+    pub(crate) route: String,
+    pub(crate) reason: Option<&'static str>,
+}
 
 impl Ledger for Lines {
     fn append(&self, event: &Event<'_>) -> Result<(), LedgerDown> {
@@ -32,10 +41,12 @@ impl Ledger for Lines {
                 .as_str()
                 .unwrap()
                 .to_owned();
-            self.0
-                .lock()
-                .unwrap()
-                .push((outcome, event.policy_source.to_owned()));
+            self.0.lock().unwrap().push(Line {
+                outcome,
+                who: event.subject.principal.label(),
+                route: event.route.to_owned(),
+                reason: event.reason.map(portcullis_proto::Reason::as_str),
+            });
         }
         Ok(())
     }
@@ -63,6 +74,7 @@ pub(crate) struct World {
     pub(crate) dir: PathBuf,
     pub(crate) lines: Arc<Lines>,
     pub(crate) store: Store,
+    gate: Arc<Gate>,
     parts: McpParts,
 }
 
@@ -134,8 +146,48 @@ impl World {
             dir,
             lines,
             store,
+            gate,
             parts,
         }
+    }
+
+    /// A server of its own over the same machine and state, as another process
+    /// would be.
+    pub(crate) fn http(&self) -> McpHttp {
+        McpHttp::new(self.http_parts())
+    }
+
+    fn http_parts(&self) -> HttpMcpParts {
+        let machine = Arc::clone(&self.parts.machine);
+        HttpMcpParts {
+            machines: Arc::new(move |_| Some(Arc::clone(&machine))),
+            gate: Arc::clone(&self.gate),
+            store: Store::new(self.dir.join("state")),
+            clock: Arc::clone(&self.parts.clock),
+            state_key: Arc::clone(&self.parts.state_key),
+            patience: self.parts.patience,
+            pending_for: Duration::from_secs(60),
+            approval_url: "http://127.0.0.1:7654".into(),
+        }
+    }
+
+    /// One where nobody has a machine to work with.
+    pub(crate) fn http_without_machine(&self) -> McpHttp {
+        McpHttp::new(HttpMcpParts {
+            machines: Arc::new(|_| None),
+            ..self.http_parts()
+        })
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.parts.clock)
+    }
+
+    /// The lines of what came through `route`.
+    pub(crate) fn lines_of(&self, route: &str) -> Vec<Line> {
+        let mut lines = self.lines.0.lock().unwrap().clone();
+        lines.retain(|line| line.route == route);
+        lines
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -161,7 +213,7 @@ impl World {
             .lock()
             .unwrap()
             .iter()
-            .map(|(outcome, _)| outcome.clone())
+            .map(|line| line.outcome.clone())
             .collect()
     }
 }
