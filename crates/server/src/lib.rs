@@ -1,4 +1,4 @@
-//! The surfaces agents reach a machine through: MCP over stdio and HTTP.
+//! The surfaces agents reach a machine through: MCP over stdio and HTTP, and REST.
 //!
 //! A surface turns a wire into a [`Caller`](portcullis_gate::Caller) and a tool
 //! call, and a reply back into the wire. It opens no file and judges nothing.
@@ -11,8 +11,8 @@
 mod http;
 mod mcp;
 
-pub use http::{Identity, Via};
-pub use mcp::{
-    ChooseMachine, HttpMcpParts, McpHttp, McpParts, OAuthResource, StateKey, serve_pipe,
-    serve_stdio,
+pub use http::{
+    Allowed, BadOrigin, Body, Doorman, Guests, Identity, Listening, Machines, Observer, Reply,
+    Seen, Server, ServerParts, Tls, TlsProblem, Via, listen,
 };
+pub use mcp::{HttpMcpParts, McpHttp, McpParts, OAuthResource, StateKey, serve_pipe, serve_stdio};

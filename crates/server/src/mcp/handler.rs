@@ -8,14 +8,16 @@ use portcullis_proto::{Failure, QuestionId, Reason, ScopeSet, ToolCall, ToolRepl
 use portcullis_store::DurableApprover;
 use portcullis_tools::ResourceWatch;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult, Implementation,
-    InitializeRequestParams, InitializeResult, InputRequiredResult, InputResponses,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    RequestMetaObject, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-    SubscriptionFilter, UnsubscribeRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CreateTaskResult,
+    DiscoverResult, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    InitializeResult, InputRequiredResult, InputResponses, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestMetaObject,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::task_manager::TaskManager;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
@@ -23,6 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::ask::{Elicit, Leave, Suspend};
 use super::seat::{Seat, Seats};
 use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, tell_changes, tell_end};
+use super::tasks::{MAX_ARGUMENTS, Tasks, Waiting};
 use super::written::{self, Writer};
 use super::{Asking, HttpMcpParts, McpParts, resume, shape};
 
@@ -42,6 +45,7 @@ pub(super) struct Handler {
     seats: Seats,
     asking: Arc<Asking>,
     subscriptions: Arc<Subscriptions>,
+    tasks: Arc<Tasks>,
 }
 
 /// A call on its way: who asks, and where a question waits that outlives it.
@@ -87,9 +91,10 @@ impl Handler {
             subject: parts.subject,
             session: Some(parts.session),
             scopes: ScopeSet::ALL,
+            by_grant_alone: false,
             waits: Duration::ZERO,
         };
-        Self::new(Seats::One(seat), Arc::new(asking))
+        Self::new(Seats::One(seat), Arc::new(asking), Arc::default())
     }
 
     pub(super) fn for_everyone(parts: HttpMcpParts) -> Self {
@@ -100,19 +105,28 @@ impl Handler {
             patience: parts.patience,
             pending_for: parts.pending_for,
         };
-        Self::new(Seats::Each(Arc::new(parts)), Arc::new(asking))
+        Self::new(
+            Seats::Each(Arc::new(parts)),
+            Arc::new(asking),
+            Arc::default(),
+        )
     }
 
     /// The same, for another session: it listens to nothing yet.
     pub(super) fn afresh(&self) -> Self {
-        Self::new(self.seats.clone(), Arc::clone(&self.asking))
+        Self::new(
+            self.seats.clone(),
+            Arc::clone(&self.asking),
+            Arc::clone(&self.tasks),
+        )
     }
 
-    fn new(seats: Seats, asking: Arc<Asking>) -> Self {
+    fn new(seats: Seats, asking: Arc<Asking>, tasks: Arc<Tasks>) -> Self {
         Self {
             seats,
             asking,
             subscriptions: Arc::default(),
+            tasks,
         }
     }
 
@@ -237,6 +251,22 @@ impl Handler {
         }
     }
 
+    /// What keeps a task; for who did not begin it there is none, and that it
+    /// was asked for is on the record.
+    fn tasks_of(
+        &self,
+        id: &str,
+        route: &'static str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<&TaskManager, ErrorData> {
+        let seat = self.seats.of(context)?;
+        self.tasks.of(&seat.subject.principal, id).ok_or_else(|| {
+            let why = Failure::new(Reason::NotFound, "There is no such task of yours.")
+                .hint("Call the tool again.");
+            shape::error(&seat.machine.refuse(&seat.caller(route), id, why))
+        })
+    }
+
     /// What a client is told first of the machine it works with.
     fn introduction(&self, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
         Ok(self.seats.of(context)?.machine.instructions())
@@ -244,6 +274,16 @@ impl Handler {
 }
 
 impl Errand {
+    /// Whether its call is kept, to go on as a task should it have to wait.
+    fn keeps(&self, context: &RequestContext<RoleServer>, bound: &[u8]) -> bool {
+        matches!(self.later, Some(Later::Page(..)))
+            && bound.len() <= MAX_ARGUMENTS
+            && is_stateless(context)
+            && context
+                .client_capabilities()
+                .is_some_and(|able| able.supports_tasks())
+    }
+
     /// Whether resources are there for it; if not, that is on the record.
     fn may_use_resources(&self, uri: &str) -> Result<(), Failure> {
         let refused = |why| self.seat.machine.refuse(&self.caller, uri, why);
@@ -270,11 +310,15 @@ async fn unless_cancelled<T>(
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
             .enable_resources_subscribe()
             .build();
+        if matches!(self.seats, Seats::Each(_)) {
+            let tasks = ServerCapabilities::builder().enable_tasks().build();
+            capabilities.extensions = tasks.extensions;
+        }
         ServerConfig::new(capabilities).with_server_info(
             Implementation::new("portcullis", env!("CARGO_PKG_VERSION")).with_title("Portcullis"),
         )
@@ -352,8 +396,10 @@ impl ServerHandler for Handler {
         if let Some(token) = context.meta.get_progress_token() {
             errand.caller = errand.caller.clone().reporting(progress(&context, token));
         }
+        let call = ToolCall { name, arguments };
+        let kept = errand.keeps(&context, &bound).then(|| call.clone());
         let machine = &errand.seat.machine;
-        let call = machine.call(&errand.caller, ToolCall { name, arguments });
+        let call = machine.call(&errand.caller, call);
         let reply = match unless_cancelled(&context, &errand.cancel, call).await {
             Ok(reply) => reply,
             Err(failure) => ToolReply::failed(&failure),
@@ -362,11 +408,51 @@ impl ServerHandler for Handler {
             Some(Ok(Parked::Form(question))) => {
                 return Ok(CallToolResponse::InputRequired(question));
             }
-            Some(Ok(Parked::Page(question, pages))) => shape::pending(&question, &pages),
+            Some(Ok(Parked::Page(question, pages))) => {
+                let reply = shape::pending(&question, &pages);
+                let waiting = kept.map(|call| Waiting {
+                    asking: Arc::clone(&self.asking),
+                    seat: errand.seat.clone(),
+                    call,
+                    question,
+                    pages,
+                });
+                if let Some(Ok(task)) = waiting.map(|waiting| self.tasks.begin(waiting)) {
+                    return Ok(CreateTaskResult::new(task).into());
+                }
+                reply
+            }
             Some(Err(failure)) => ToolReply::failed(&failure),
             None => reply,
         };
         Ok(written::result(&reply, errand.caller.warrant(), writer).into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let tasks = self.tasks_of(&request.task_id, "mcp/tasks/get", &context)?;
+        Ok(GetTaskResult::new(tasks.get_task(&request.task_id)?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let tasks = self.tasks_of(&request.task_id, "mcp/tasks/update", &context)?;
+        tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let tasks = self.tasks_of(&request.task_id, "mcp/tasks/cancel", &context)?;
+        tasks.cancel_task(&request.task_id)
     }
 
     async fn list_resources(

@@ -19,9 +19,10 @@ use rmcp::ServerHandler;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::handler::Handler;
-use super::sessions::{Opening, Sessions};
+use super::sessions::{MAX_OF_ONE, Opening, Sessions};
 use super::{HttpMcpParts, MAX_MESSAGE};
 use crate::http::Identity;
 
@@ -42,6 +43,7 @@ pub struct McpHttp {
     serve: Arc<Serve>,
     sessions: Arc<Sessions>,
     gate: Arc<Gate>,
+    ending: CancellationToken,
 }
 
 impl std::fmt::Debug for McpHttp {
@@ -55,21 +57,27 @@ impl McpHttp {
     pub fn new(parts: HttpMcpParts) -> Self {
         let gate = Arc::clone(&parts.gate);
         let handler = Handler::for_everyone(parts);
-        Self::serving(move || handler.afresh(), gate)
+        Self::serving(move || handler.afresh(), gate, MAX_OF_ONE)
     }
 
-    /// Another handler on the very same transport: for the fixtures that
-    /// conformance is tested with.
+    /// Another handler on the very same transport, with at most so many
+    /// sessions for one principal: for the fixtures that conformance is tested
+    /// with, where everybody is the same and nobody ends a session.
     #[doc(hidden)]
     pub fn serving<H: ServerHandler + Send + 'static>(
         handler: impl Fn() -> H + Send + Sync + 'static,
         gate: Arc<Gate>,
+        sessions_of_one: usize,
     ) -> Self {
-        let sessions = Arc::new(Sessions::new());
+        let (sessions, ending) = (
+            Arc::new(Sessions::new(sessions_of_one)),
+            CancellationToken::new(),
+        );
         let config = StreamableHttpServerConfig::default()
             // Both are looked at before, for every route alike.
             .disable_allowed_hosts()
             .disable_allowed_origins()
+            .with_cancellation_token(ending.clone())
             .with_json_response(true)
             .with_max_request_body_bytes(MAX_MESSAGE);
         let service =
@@ -82,7 +90,13 @@ impl McpHttp {
             serve: Arc::new(serve),
             sessions,
             gate,
+            ending,
         }
+    }
+
+    /// Ends every stream: the server is about to stop.
+    pub fn end_streams(&self) {
+        self.ending.cancel();
     }
 
     /// Answers a request of `identity`: GET, POST or DELETE.

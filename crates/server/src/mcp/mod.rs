@@ -19,6 +19,7 @@ mod sessions;
 mod shape;
 mod stdio;
 mod subscribe;
+mod tasks;
 mod wire;
 mod written;
 
@@ -30,7 +31,7 @@ use portcullis_proto::{Failure, SessionId, Subject};
 use portcullis_store::Store;
 use portcullis_tools::Machine;
 
-use crate::http::Identity;
+use crate::http::Machines;
 
 pub use http::McpHttp;
 pub use oauth::OAuthResource;
@@ -39,10 +40,6 @@ pub use stdio::{serve_pipe, serve_stdio};
 /// Where the key comes from that seals request states: asked for when first
 /// needed, the same for every process of one data directory.
 pub type StateKey = Arc<dyn Fn() -> Result<Vec<u8>, Failure> + Send + Sync>;
-
-/// Says which machine a caller over HTTP works with; nothing where it has none,
-/// and then it has no tools either.
-pub type ChooseMachine = Arc<dyn Fn(&Identity) -> Option<Arc<dyn Machine>> + Send + Sync>;
 
 /// The longest message accepted: the most a change may bring, escaped as JSON,
 /// and room to refuse more in words.
@@ -79,7 +76,7 @@ impl std::fmt::Debug for McpParts {
 #[derive(Clone)]
 pub struct HttpMcpParts {
     /// What is served, to whom.
-    pub machines: ChooseMachine,
+    pub machines: Arc<dyn Machines>,
     /// Who keeps the record of what no machine is there to refuse.
     pub gate: Arc<Gate>,
     /// Where questions wait.

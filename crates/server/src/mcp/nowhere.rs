@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use portcullis_gate::{Caller, Gate};
-use portcullis_proto::{Failure, Group, Reason, ToolCall, ToolReply, ToolSpec, Verb};
-use portcullis_tools::{Machine, ResourcePage, ResourceText, ResourceWatch, Task, unknown_tool};
+use portcullis_proto::{Failure, Group, Json, Reason, ToolCall, ToolReply, ToolSpec, Verb};
+use portcullis_tools::{
+    FileAsk, Machine, ResourcePage, ResourceText, ResourceWatch, Task, Workspace, unknown_tool,
+};
 
 /// See the module.
 pub(super) struct Nowhere(pub(super) Arc<Gate>);
@@ -57,6 +59,19 @@ impl Machine for Nowhere {
         uri: &'a str,
     ) -> Task<'a, Result<ResourceWatch, Failure>> {
         Box::pin(std::future::ready(self.nothing(caller, uri)))
+    }
+
+    fn workspaces(&self) -> Vec<Workspace> {
+        Vec::new()
+    }
+
+    fn file<'a>(
+        &'a self,
+        caller: &'a Caller,
+        _root: Option<&'a str>,
+        _ask: FileAsk,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(std::future::ready(self.nothing(caller, "")))
     }
 
     fn instructions(&self) -> String {

@@ -29,6 +29,8 @@ pub(super) struct Seat {
     /// The session "for this session" means, where there is one.
     pub(super) session: Option<SessionId>,
     pub(super) scopes: ScopeSet,
+    /// Whether nothing is there for it but what its credential was granted.
+    pub(super) by_grant_alone: bool,
     /// How long it waits for a person before its call may end with the question.
     pub(super) waits: Duration,
 }
@@ -37,6 +39,7 @@ impl Seat {
     /// The caller who sits here.
     pub(super) fn caller(&self, route: &'static str) -> Caller {
         let mut caller = Caller::new(self.subject.clone(), route);
+        caller.by_grant_alone = self.by_grant_alone;
         caller.session.clone_from(&self.session);
         caller
     }
@@ -105,18 +108,22 @@ impl Seats {
         let conversation = named("portcullis/conversation", "portcullis-conversation")?;
         let run = named("portcullis/run", "portcullis-run")?;
         let mut subject = Subject::of(identity.principal.clone());
-        // Another principal may give its own the same name: what was allowed in
-        // one is kept under both.
-        let session = conversation.as_deref().map(SessionId::new);
+        // The same over REST: what was allowed there for a session is here.
+        let session = conversation
+            .as_ref()
+            .map(|name| SessionId::new(format!("{}/{name}", subject.principal.label())));
         subject.conversation_id = conversation.map(ConversationId::new);
         subject.run_id = run.map(RunId::new);
-        let machine = (parts.machines)(identity)
+        let machine = parts
+            .machines
+            .of(identity)
             .unwrap_or_else(|| Arc::new(Nowhere(Arc::clone(&parts.gate))));
         Ok(Seat {
             machine,
             subject,
             session,
             scopes: identity.scopes,
+            by_grant_alone: true,
             waits: waits(&head.headers),
         })
     }
@@ -135,11 +142,11 @@ fn name(
         (None, None) => return Ok(None),
     };
     said.filter(|said| (1..=MAX_NAME).contains(&said.len()))
-        .filter(|said| said.bytes().all(|byte| byte.is_ascii_graphic()))
+        .filter(|said| said.bytes().all(|byte| matches!(byte, b' '..=b'~')))
         .map(|said| Some(said.to_owned()))
         .ok_or_else(|| {
             ErrorData::invalid_params(
-                format!("{key} has 1 to {MAX_NAME} visible ASCII characters."),
+                format!("{key} has 1 to {MAX_NAME} printable ASCII characters."),
                 None,
             )
         })

@@ -24,7 +24,7 @@ use rmcp::transport::streamable_http_server::session::{
 /// How many sessions a principal has open at most: an agent and its helpers.
 pub(super) const MAX_OF_ONE: usize = 16;
 /// How many there are at most: one costs some 50 kB.
-pub(super) const MAX_OF_ALL: usize = 1_000;
+const MAX_OF_ALL: usize = 1_000;
 /// How long a session is kept in which nothing is said.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
@@ -67,7 +67,9 @@ impl Opening {
 /// See the module.
 pub(super) struct Sessions {
     local: LocalSessionManager,
-    book: Arc<Mutex<Book>>,
+    book: Mutex<Book>,
+    /// How many one principal may have.
+    most: usize,
 }
 
 #[derive(Default)]
@@ -120,12 +122,13 @@ impl Drop for Place<'_> {
 }
 
 impl Sessions {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(most: usize) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(IDLE);
         Self {
             local,
-            book: Arc::default(),
+            book: Mutex::default(),
+            most,
         }
     }
 
@@ -137,7 +140,7 @@ impl Sessions {
     fn place(&self, principal: &Principal) -> Option<Place<'_>> {
         let mut book = self.book();
         let count = book.counts.get(principal).copied().unwrap_or_default();
-        if count >= MAX_OF_ONE || book.all >= MAX_OF_ALL {
+        if count >= self.most || book.all >= MAX_OF_ALL {
             return None;
         }
         book.counts.insert(principal.clone(), count + 1);

@@ -112,8 +112,14 @@ fn left(question: &Question, pages: &str) -> Failure {
     ))
 }
 
-fn page(question: &Question, pages: &str) -> String {
+/// Where a person answers a question.
+pub(super) fn page(question: &Question, pages: &str) -> String {
     format!("{pages}/approve/{}", question.id)
+}
+
+/// What a task says of itself while it waits.
+pub(super) fn waits_at(question: &Question, pages: &str) -> String {
+    format!("Waits for a person's answer at {}.", page(question, pages))
 }
 
 fn where_to(question: &Question, pages: &str) -> [(String, Value); 3] {

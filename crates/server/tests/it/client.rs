@@ -12,9 +12,9 @@ use portcullis_proto::{
     Access, AccessSet, ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind,
     RunId, SessionId, Subject,
 };
-use portcullis_server::{HttpMcpParts, McpHttp, McpParts, serve_pipe};
+use portcullis_server::{Guests, HttpMcpParts, Identity, Machines, McpHttp, McpParts, serve_pipe};
 use portcullis_store::Store;
-use portcullis_tools::Here;
+use portcullis_tools::{Here, Machine};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
@@ -68,6 +68,26 @@ impl Clock for RealClock {
     fn monotonic_us(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_micros()).unwrap()
     }
+}
+
+/// One machine for everybody, or none.
+struct ForAll(Option<Arc<dyn Machine>>);
+
+impl Machines for ForAll {
+    fn of(&self, _identity: &Identity) -> Option<Arc<dyn Machine>> {
+        self.0.clone()
+    }
+
+    fn status(&self, _identity: &Identity) -> Value {
+        Value::Null
+    }
+}
+
+/// A server of MCP over HTTP, and who gives its guests their grants.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) mcp: McpHttp,
+    pub(crate) guests: Arc<Guests>,
 }
 
 pub(crate) struct World {
@@ -153,14 +173,21 @@ impl World {
 
     /// A server of its own over the same machine and state, as another process
     /// would be.
-    pub(crate) fn http(&self) -> McpHttp {
-        McpHttp::new(self.http_parts())
+    pub(crate) fn http(&self) -> Site {
+        self.site(self.http_parts())
+    }
+
+    fn site(&self, parts: HttpMcpParts) -> Site {
+        let roots = vec![RootId::parse("workspace").unwrap()];
+        Site {
+            mcp: McpHttp::new(parts),
+            guests: Arc::new(Guests::new(Arc::clone(&self.gate), roots)),
+        }
     }
 
     fn http_parts(&self) -> HttpMcpParts {
-        let machine = Arc::clone(&self.parts.machine);
         HttpMcpParts {
-            machines: Arc::new(move |_| Some(Arc::clone(&machine))),
+            machines: Arc::new(ForAll(Some(Arc::clone(&self.parts.machine)))),
             gate: Arc::clone(&self.gate),
             store: Store::new(self.dir.join("state")),
             clock: Arc::clone(&self.parts.clock),
@@ -172,9 +199,9 @@ impl World {
     }
 
     /// One where nobody has a machine to work with.
-    pub(crate) fn http_without_machine(&self) -> McpHttp {
-        McpHttp::new(HttpMcpParts {
-            machines: Arc::new(|_| None),
+    pub(crate) fn http_without_machine(&self) -> Site {
+        self.site(HttpMcpParts {
+            machines: Arc::new(ForAll(None)),
             ..self.http_parts()
         })
     }

@@ -127,7 +127,7 @@ async fn who_has_no_machine_has_no_tools_and_a_record() {
 async fn a_name_of_a_conversation_that_is_none_is_refused() {
     let world = World::new(Mode::Allow);
     let http = world.http();
-    for bad in ["", "a b", &"x".repeat(129)] {
+    for bad in ["", "a\tb", &"x".repeat(129)] {
         let me = Visitor::owner(&http).with("portcullis-conversation", bad);
         let refused = me.request("tools/list", json!({})).await;
         assert_eq!(refused["error"]["code"], -32602, "{bad:?}: {refused}");

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_proto::{Principal, ScopeSet};
-use portcullis_server::{Identity, McpHttp, Via};
+use portcullis_server::{Identity, Via};
 use serde_json::{Value, json};
+
+use crate::client::Site;
 
 /// Somebody with a credential, and what they say of themselves.
 #[derive(Clone)]
 pub(crate) struct Visitor {
-    http: McpHttp,
+    site: Site,
     identity: Identity,
     /// What the client can do, in either era.
     capabilities: Value,
@@ -68,9 +70,9 @@ impl Answer {
 }
 
 impl Visitor {
-    pub(crate) fn new(http: &McpHttp, token: &str, scopes: &str) -> Self {
+    pub(crate) fn new(site: &Site, token: &str, scopes: &str) -> Self {
         Self {
-            http: http.clone(),
+            site: site.clone(),
             identity: Identity {
                 principal: Principal::Token {
                     user: "me".into(),
@@ -87,8 +89,8 @@ impl Visitor {
     }
 
     /// The person the world belongs to.
-    pub(crate) fn owner(http: &McpHttp) -> Self {
-        let mut me = Self::new(http, "", "fs:read,fs:write");
+    pub(crate) fn owner(site: &Site) -> Self {
+        let mut me = Self::new(site, "", "fs:read,fs:write");
         me.identity.principal = Principal::User { id: "me".into() };
         me
     }
@@ -104,9 +106,9 @@ impl Visitor {
     }
 
     /// At another server.
-    pub(crate) fn at(&self, http: &McpHttp) -> Self {
+    pub(crate) fn at(&self, site: &Site) -> Self {
         Self {
-            http: http.clone(),
+            site: site.clone(),
             ..self.clone()
         }
     }
@@ -126,7 +128,8 @@ impl Visitor {
         }
         let body = body.map_or_else(String::new, |body| body.to_string());
         let request = request.body(Full::new(Bytes::from(body))).unwrap();
-        let answer = self.http.answer(self.identity.clone(), request).await;
+        self.site.guests.welcome(&self.identity);
+        let answer = self.site.mcp.answer(self.identity.clone(), request).await;
         let (head, body) = answer.into_parts();
         Answer {
             status: head.status,
@@ -186,7 +189,9 @@ impl Visitor {
             .clone()
             .with("mcp-protocol-version", "2026-07-28")
             .with("mcp-method", method);
-        let name = params.get("name").or_else(|| params.get("uri"));
+        let name = ["name", "uri", "taskId"]
+            .iter()
+            .find_map(|key| params.get(key));
         if let Some(name) = name.and_then(Value::as_str) {
             speaking = speaking.with("mcp-name", name);
         }

@@ -15,6 +15,7 @@ mod http;
 mod http_asks;
 mod http_client;
 mod http_sessions;
+mod http_tasks;
 mod resources;
 mod subscriptions;
 mod writes;
