@@ -4,20 +4,16 @@
 #   interop/conformance.sh [--smoke]     (the same either way: it takes a minute)
 #
 # PORTCULLIS               the binary that is served; else target/release, else target/debug
-# PORTCULLIS_CONFORMANCE   the binary with the fixtures, likewise
+# PORTCULLIS_CONFORMANCE   the binary with the fixtures; else it is built
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
 
 fixtures=${PORTCULLIS_CONFORMANCE:-}
-for built in target/release/portcullis-conformance target/debug/portcullis-conformance; do
-  if [[ -z $fixtures && -x $built ]]; then fixtures=$built; fi
-done
 if [[ -z $fixtures ]]; then
-  echo "no portcullis-conformance binary was found" >&2
-  echo "hint: cargo build -p portcullis-conformance" >&2
-  exit 2
+  cargo build --quiet -p portcullis-conformance
+  fixtures=target/debug/portcullis-conformance
 fi
 
 # The suites need Node 22; npm brings it. Two versions of one package stand side by side.

@@ -104,10 +104,7 @@ pub(crate) fn call(
         },
         "sampling" => match answer(answers, "capital_question") {
             Some(answer) => said(format!("Sampling response: {}", content(answer, "text"))).into(),
-            None => {
-                let question = sampling("What is the capital of France?");
-                ask([("capital_question", question)], None).into()
-            }
+            None => ask([("capital_question", sampling("Which capital?"))], None).into(),
         },
         "list_roots" => match answer(answers, "client_roots") {
             Some(answer) => {
@@ -116,15 +113,13 @@ pub(crate) fn call(
             }
             None => ask([("client_roots", roots())], None).into(),
         },
-        "request_state" | "tampered_state" => match state {
-            Some(sealed) => {
-                open(sealed)?;
-                said("Confirmed: state-ok").into()
-            }
-            None => {
-                let question = field("Please confirm", "ok", "boolean")?;
-                ask([("confirm", question)], seal(&json!("confirm"))?).into()
-            }
+        "request_state" | "tampered_state" => match state.map(open) {
+            Some(opened) => opened.map(|_| said("Confirmed: state-ok").into())?,
+            None => ask(
+                [("confirm", field("Please confirm", "ok", "boolean")?)],
+                seal(&json!("confirm"))?,
+            )
+            .into(),
         },
         "multiple_inputs" => multiple(state, answers)?,
         "multi_round" => rounds(state)?,

@@ -46,7 +46,7 @@ pub(crate) async fn call(
             let action = match answer.action {
                 ElicitationAction::Accept => "accept",
                 ElicitationAction::Decline => "decline",
-                _ => "cancel",
+                ElicitationAction::Cancel | _ => "cancel",
             };
             let content = answer.content.unwrap_or_default();
             said(format!(

@@ -67,7 +67,7 @@ enum Later {
 /// A call that ended with a question.
 enum Parked {
     Form(InputRequiredResult),
-    Page(Question, Arc<str>),
+    Page(Box<Question>, Arc<str>),
 }
 
 /// What a retried call brings.
@@ -246,7 +246,7 @@ impl Handler {
             }
             Later::Page(leave, pages) => {
                 let question = leave.take()?;
-                Some(Ok(Parked::Page(question, Arc::clone(pages))))
+                Some(Ok(Parked::Page(Box::new(question), Arc::clone(pages))))
             }
         }
     }
@@ -414,7 +414,7 @@ impl ServerHandler for Handler {
                     asking: Arc::clone(&self.asking),
                     seat: errand.seat.clone(),
                     call,
-                    question,
+                    question: *question,
                     pages,
                 });
                 if let Some(Ok(task)) = waiting.map(|waiting| self.tasks.begin(waiting)) {

@@ -26,7 +26,7 @@ pub(super) const MAX_OF_ONE: usize = 16;
 /// How many there are at most: one costs some 50 kB.
 const MAX_OF_ALL: usize = 1_000;
 /// How long a session is kept in which nothing is said.
-const IDLE: Duration = Duration::from_secs(15 * 60);
+const IDLE: Duration = Duration::from_mins(15);
 
 tokio::task_local! {
     /// Who may open a session in the request that is being answered.

@@ -32,7 +32,7 @@ pub(super) const MAX_ARGUMENTS: usize = 64 * 1024;
 /// How often the answer is looked for.
 const EVERY: Duration = Duration::from_millis(200);
 /// How long past its question a task may go on: the second call takes its time too.
-const BEYOND: Duration = Duration::from_secs(60);
+const BEYOND: Duration = Duration::from_mins(1);
 /// The key of our one question.
 const ASK: &str = "approval";
 

@@ -193,7 +193,7 @@ impl World {
             clock: Arc::clone(&self.parts.clock),
             state_key: Arc::clone(&self.parts.state_key),
             patience: self.parts.patience,
-            pending_for: Duration::from_secs(60),
+            pending_for: Duration::from_mins(1),
             approval_url: "http://127.0.0.1:7654".into(),
         }
     }

@@ -103,7 +103,7 @@ async fn an_idle_session_ends_and_makes_room() {
         let one = Visitor::new(&http, "many", "fs:read").handshake().await;
         first.get_or_insert(one);
     }
-    tokio::time::sleep(std::time::Duration::from_secs(16 * 60)).await;
+    tokio::time::sleep(std::time::Duration::from_mins(16)).await;
     let gone = first.unwrap().ask(Method::GET, None).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
     Visitor::new(&http, "many", "fs:read").handshake().await;
