@@ -8,7 +8,10 @@ mod environment;
 mod log;
 mod out;
 mod problem;
+mod provider;
+mod record;
 mod settings;
+mod sockets;
 mod wiring;
 
 use std::process::ExitCode;

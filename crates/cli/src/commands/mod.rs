@@ -11,6 +11,7 @@ mod mcp;
 mod policy;
 mod recover;
 mod rules;
+mod serve;
 mod trust;
 mod undo;
 
@@ -23,6 +24,7 @@ pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
     let everywhere = &typed.everywhere;
     match &typed.command {
         Command::Mcp(args) => mcp::run(everywhere, env, args),
+        Command::Serve(args) => serve::run(everywhere, env, args),
         Command::Demo(args) => demo::run(everywhere, env, args),
         Command::Policy(command) => policy::run(everywhere, env, command),
         Command::Audit(command) => audit::run(everywhere, env, command),
