@@ -9,6 +9,7 @@ mod log;
 mod out;
 mod problem;
 mod settings;
+mod times;
 mod wiring;
 
 use std::process::ExitCode;
