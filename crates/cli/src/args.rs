@@ -1,9 +1,13 @@
 //! What was typed. Parsing does nothing: no file is opened, no environment
 //! read, and every value that may be left out is an `Option`.
 
+mod accounts;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use accounts::{ExtensionCommand, TokenCommand, TokenCreateArgs, UserCommand};
 
 /// One guarded gate between AI agents and machines.
 #[derive(Debug, Parser)]
@@ -74,6 +78,15 @@ pub(crate) enum Command {
     /// Directories you trust to be changed
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// People who may sign in, and what their credentials may be used for
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Tokens for agents and programs
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Extensions that registered themselves, and what they ask for
+    #[command(subcommand)]
+    Extension(ExtensionCommand),
     /// Put back what agents changed
     #[command(subcommand)]
     Undo(UndoCommand),

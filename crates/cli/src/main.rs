@@ -12,6 +12,7 @@ mod provider;
 mod record;
 mod settings;
 mod sockets;
+mod times;
 mod wiring;
 
 use std::process::ExitCode;

@@ -6,14 +6,17 @@ mod audit;
 mod audit_line;
 mod demo;
 mod doctor;
+mod extension;
 mod hammer;
 mod mcp;
 mod policy;
 mod recover;
 mod rules;
 mod serve;
+mod token;
 mod trust;
 mod undo;
+mod user;
 
 use crate::args::{Command, Typed};
 use crate::environment::Environment;
@@ -31,6 +34,9 @@ pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
         Command::Approve(args) => approve::run(everywhere, env, args),
         Command::Rules(command) => rules::run(everywhere, env, command),
         Command::Trust(command) => trust::run(everywhere, env, command),
+        Command::User(command) => user::run(everywhere, env, command),
+        Command::Token(command) => token::run(everywhere, env, command),
+        Command::Extension(command) => extension::run(everywhere, env, command),
         Command::Undo(command) => undo::run(everywhere, env, command),
         Command::Recover(args) => recover::run(everywhere, env, args),
         Command::Doctor(args) => doctor::run(everywhere, env, args),

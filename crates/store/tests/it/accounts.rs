@@ -185,6 +185,15 @@ fn an_expired_token_is_refused_listed_and_at_last_forgotten() {
     };
     assert_eq!(book.scopes_of(&principal(&short.id), end - 1), Some(READ));
     assert_eq!(book.scopes_of(&principal(&short.id), end), None);
+    // The same id on behalf of somebody else is nobody.
+    let claimed = Principal::Token {
+        user: "ada".into(),
+        id: long.id.as_str().into(),
+    };
+    assert_eq!(book.scopes_of(&claimed, NOW), None);
+    for id in ["", "short", &format!("{}x", long.id)] {
+        assert_eq!(book.scopes_of(&principal(id), NOW), None);
+    }
     let listed = store.tokens(Some("bob")).unwrap();
     assert!(listed[0].is_expired(end) && !listed[0].is_expired(end - 1));
     assert!(!listed[1].is_expired(u64::MAX));
