@@ -29,7 +29,7 @@ pub(crate) enum UserCommand {
         #[arg(value_name = "LIST", value_parser = scopes)]
         scopes: ScopeSet,
     },
-    /// Print a link that signs a user in, once and within 15 minutes
+    /// Print a link that signs a user in, once and within 5 minutes
     Link {
         /// Who
         name: String,

@@ -94,7 +94,7 @@ fn link(store: &Store, name: &str, url: &str) -> Result<Ending, Problem> {
     // Alone on its stream, so that a script can hand it on.
     Out::stdout().line(sign_in_url(url, &link))?;
     aside(format_args!(
-        "Signs {name} in, once and within 15 minutes. Whoever opens it first is {name}."
+        "Signs {name} in, once and within 5 minutes. Whoever opens it first is {name}."
     ));
     Ok(Ending::Fine)
 }

@@ -211,10 +211,10 @@ fn a_link_signs_in_once() {
     let link = came
         .out
         .trim_end()
-        .strip_prefix("http://127.0.0.1:7654/sign-in?link=")
+        .strip_prefix("http://127.0.0.1:7654/sign-in#")
         .unwrap()
         .to_owned();
-    let came = came.err_has("15 minutes");
+    let came = came.err_has("5 minutes");
     assert!(!came.err.contains(&link));
     // Made by the real clock, after NOW; that it ends is tested with the store.
     let signed = store(&sandbox).use_sign_in_link(&link, NOW).unwrap();
@@ -224,7 +224,7 @@ fn a_link_signs_in_once() {
     sandbox
         .run(&["user", "link", "ada", "--url", "https://gate.example/"])
         .with(0)
-        .out_has("https://gate.example/sign-in?link=pcs_");
+        .out_has("https://gate.example/sign-in#pcs_");
     sandbox
         .run(&["user", "link", "eve"])
         .with(1)

@@ -33,11 +33,7 @@ pub struct SignedIn {
 /// Where a browser uses `link`, on the server at `base`. Behind the #, so that
 /// no server or proxy on the way is sent it.
 pub fn sign_in_url(base: &str, link: &Revealed) -> String {
-    format!(
-        "{}/sign-in#{}",
-        base.trim_end_matches('/'),
-        link.expose()
-    )
+    format!("{}/sign-in#{}", base.trim_end_matches('/'), link.expose())
 }
 
 impl Store {
