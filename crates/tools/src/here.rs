@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_files::Authority;
+use portcullis_files::{Authority, ByteWindow};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Group, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task, unknown_tool};
 use crate::quoted::quoted;
-use crate::workspace::{FileAsk, Workspace};
+use crate::workspace::{FileAsk, RawBytes, Workspace, more};
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
     extract_archive, get_file_tree, glob, grep, inspect_archive, list_files, move_path, read_file,
@@ -223,6 +223,61 @@ impl Machine for Here {
                 return Err(self.authority.gate().refuse(caller, verb, "", why));
             }
             workspace::serve(&self.authority, caller, root, ask).await
+        })
+    }
+
+    fn raw<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+        (offset, max): (u64, usize),
+    ) -> Task<'a, Result<RawBytes, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Read, path, why));
+            }
+            let window = ByteWindow::Part { offset, max };
+            more::raw(&self.authority, caller, root, path, window).await
+        })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Watch, path, why));
+            }
+            more::watch(&self.authority, caller, root, path).await
+        })
+    }
+
+    fn undoable(&self, caller: &Caller, root: Option<&str>) -> Result<Json, Failure> {
+        if !self.offers_files() {
+            let why = Reason::DeniedByMode.into();
+            return Err(self.authority.gate().refuse(caller, Verb::Stat, "", why));
+        }
+        more::undoable(&self.authority, caller, root)
+    }
+
+    fn undo<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        id: &'a str,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(async move {
+            if !self.offers_changes() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Undo, id, why));
+            }
+            more::undo(&self.authority, caller, root, id).await
         })
     }
 

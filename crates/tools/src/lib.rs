@@ -46,5 +46,6 @@ pub use machine::{
 };
 pub use resource::base64;
 pub use workspace::{
-    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, ReadAsk, Workspace, WriteAsk,
+    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, RawBytes, ReadAsk, Workspace,
+    WriteAsk,
 };

@@ -8,7 +8,7 @@ use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Group, Json, Reason, RootId, ToolCall, ToolReply, ToolSpec};
 
 use crate::resource;
-use crate::workspace::{FileAsk, Workspace};
+use crate::workspace::{FileAsk, RawBytes, Workspace};
 
 /// What a machine's method returns: boxed, because machines are used as `dyn`.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,6 +53,8 @@ pub struct ResourceWatch {
 pub struct ResourceChange {
     /// `portcullis://<root>/<path>`.
     pub uri: String,
+    /// Its path in the root.
+    pub path: String,
     /// What became of it: `created`, `modified` or `removed`.
     pub change: &'static str,
 }
@@ -83,6 +85,7 @@ impl ResourceWatch {
         };
         let change = |change: &Change| ResourceChange {
             uri: resource::uri(&self.root, &change.path),
+            path: change.path.shown().to_owned(),
             change: change.kind.as_str(),
         };
         Ok(Some(ResourceChanges {
@@ -140,6 +143,34 @@ pub trait Machine: Send + Sync {
         caller: &'a Caller,
         root: Option<&'a str>,
         ask: FileAsk,
+    ) -> Task<'a, Result<Json, Failure>>;
+
+    /// Reads some bytes of a file as they are.
+    fn raw<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+        window: (u64, usize),
+    ) -> Task<'a, Result<RawBytes, Failure>>;
+
+    /// Watches a file, or a directory with all below it.
+    fn watch<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>>;
+
+    /// What the person behind the caller did and can undo, the newest first.
+    fn undoable(&self, caller: &Caller, root: Option<&str>) -> Result<Json, Failure>;
+
+    /// Undoes one of these.
+    fn undo<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        id: &'a str,
     ) -> Task<'a, Result<Json, Failure>>;
 
     /// What a person should know about this machine, in a few sentences for
