@@ -5,7 +5,8 @@ use std::sync::Arc;
 use portcullis_gate::{Caller, Gate};
 use portcullis_proto::{Failure, Group, Json, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use portcullis_tools::{
-    FileAsk, Machine, ResourcePage, ResourceText, ResourceWatch, Task, Workspace, unknown_tool,
+    FileAsk, Machine, RawBytes, ResourcePage, ResourceText, ResourceWatch, Task, Workspace,
+    unknown_tool,
 };
 
 /// See the module.
@@ -72,6 +73,38 @@ impl Machine for Nowhere {
         _ask: FileAsk,
     ) -> Task<'a, Result<Json, Failure>> {
         Box::pin(std::future::ready(self.nothing(caller, "")))
+    }
+
+    fn raw<'a>(
+        &'a self,
+        caller: &'a Caller,
+        _root: Option<&'a str>,
+        path: &'a str,
+        _window: (u64, usize),
+    ) -> Task<'a, Result<RawBytes, Failure>> {
+        Box::pin(std::future::ready(self.nothing(caller, path)))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        caller: &'a Caller,
+        _root: Option<&'a str>,
+        path: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>> {
+        Box::pin(std::future::ready(self.nothing(caller, path)))
+    }
+
+    fn undoable(&self, caller: &Caller, _root: Option<&str>) -> Result<Json, Failure> {
+        self.nothing(caller, "")
+    }
+
+    fn undo<'a>(
+        &'a self,
+        caller: &'a Caller,
+        _root: Option<&'a str>,
+        name: &'a str,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(std::future::ready(self.nothing(caller, name)))
     }
 
     fn instructions(&self) -> String {
