@@ -159,6 +159,12 @@ pub(crate) struct ServeArgs {
     /// Pages of this origin may talk to this server. Can be repeated
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub(crate) allow_origins: Vec<String>,
+    /// How people and agents reach this server from elsewhere, for links and OAuth metadata
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// Tell MCP clients that this OAuth issuer gives out tokens for this server. Can be repeated
+    #[arg(long = "oauth-issuer", value_name = "URL")]
+    pub(crate) oauth_issuers: Vec<String>,
     /// Encrypt, with this certificate and those that lead to it (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

@@ -24,7 +24,7 @@ use crate::wiring::{LiveRules, Purpose, World};
 /// revocation is promised to hold within 100 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The name of the secret that seals request states, in the data directory.
-const STATE_KEY: &str = "request-state.key";
+pub(crate) const STATE_KEY: &str = "request-state.key";
 
 pub(crate) fn run(
     everywhere: &Everywhere,

@@ -5,20 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_files::shared_secret;
 use portcullis_gate::Clock;
 use portcullis_gate::RootSpec;
 use portcullis_policy::RootPolicy;
 use portcullis_proto::{RootId, RootKind, ScopeSet};
 use portcullis_server::{
-    Allowed, Credentials, Doorman, Guests, Listening, Observer, Providers, Seen, Server,
-    ServerParts, Tls, listen,
+    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp,
+    OAuthResource, Observer, Providers, Seen, Server, ServerParts, Tls, listen,
 };
 use portcullis_store::{Store, sign_in_url};
 use portcullis_tools::{Here, Machine};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Everywhere, ServeArgs};
-use crate::commands::mcp::{Signals, recover, tell_roots};
+use crate::commands::mcp::{STATE_KEY, Signals, recover, tell_roots};
 use crate::environment::Environment;
 use crate::log::Log;
 use crate::out::{BOLD, FAINT, Out, paint};
@@ -58,13 +59,17 @@ pub(crate) fn run(
     tell_roots(&world, log);
     recover(&world, log);
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{address}");
+    let url = args
+        .public_url
+        .clone()
+        .unwrap_or_else(|| format!("{scheme}://{address}"));
     let link = first_user(&world.store, &*world.clock, &url)?;
     let allowed = allowed(args, address, scheme)?;
     let place = Place {
         allowed,
         url: url.clone(),
         evidence: evidence.clone(),
+        oauth: oauth(args, &url),
     };
     let (server, credentials) = server(&settings, &world, place, log)?;
     banner(&settings, &url, &evidence, link.as_deref())?;
@@ -150,6 +155,13 @@ fn allowed(args: &ServeArgs, address: SocketAddr, scheme: &str) -> Result<Allowe
     Ok(allowed)
 }
 
+fn oauth(args: &ServeArgs, url: &str) -> Option<OAuthResource> {
+    (!args.oauth_issuers.is_empty()).then(|| OAuthResource {
+        resource: format!("{}/mcp", url.trim_end_matches('/')),
+        issuers: args.oauth_issuers.clone(),
+    })
+}
+
 /// Makes the first person where there is none, and the link to sign in once.
 fn first_user(store: &Store, clock: &dyn Clock, url: &str) -> Result<Option<String>, Problem> {
     if !store.users()?.is_empty() {
@@ -166,6 +178,7 @@ struct Place {
     allowed: Allowed,
     url: String,
     evidence: Vec<String>,
+    oauth: Option<OAuthResource>,
 }
 
 fn server(
@@ -196,11 +209,23 @@ fn server(
         Arc::clone(&world.clock),
         Arc::clone(&guests),
     )?);
+    let machines: Arc<dyn Machines> = Arc::new(Providers::new(local, place.evidence));
+    let data = world.data.clone();
+    let mcp = McpHttp::new(HttpMcpParts {
+        machines: Arc::clone(&machines),
+        gate: Arc::clone(&gate),
+        store: world.store.clone(),
+        clock: Arc::clone(&world.clock),
+        state_key: Arc::new(move || shared_secret(&data, STATE_KEY)),
+        patience: settings.approve_timeout,
+        pending_for: PATIENCE,
+        approval_url: place.url.as_str().into(),
+    });
     let server = Server::new(ServerParts {
         allowed: place.allowed,
         doorman: Arc::clone(&credentials) as Arc<dyn Doorman>,
         guests,
-        machines: Arc::new(Providers::new(local, place.evidence)),
+        machines,
         store: world.store.clone(),
         clock: Arc::clone(&world.clock),
         observer: Arc::new(AccessLog(log)),
@@ -208,6 +233,8 @@ fn server(
         audit: Arc::new(AuditFiles::in_data(world.data.clone())),
         url: place.url,
         patience: PATIENCE,
+        mcp,
+        oauth: place.oauth,
     });
     Ok((server, credentials))
 }

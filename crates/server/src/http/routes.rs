@@ -45,6 +45,8 @@ pub(crate) enum Op {
     Audit,
     WatchAudit,
     Metrics,
+    Mcp,
+    OAuthMetadata,
 }
 
 /// One route.
@@ -128,6 +130,11 @@ pub(crate) const ROUTES: &[Route] = table! {
     Audit GET "/audit" AUDIT, Some("portcullis_audit");
     WatchAudit GET "/audit/events" AUDIT, Some("portcullis_audit");
     Metrics GET "/metrics" AUDIT, Some("portcullis_metrics");
+    Mcp POST "/mcp" None, Some("portcullis_mcp");
+    Mcp GET "/mcp" None, Some("portcullis_mcp");
+    Mcp DELETE "/mcp" None, Some("portcullis_mcp");
+    OAuthMetadata GET "/.well-known/oauth-protected-resource" None, None;
+    OAuthMetadata GET "/.well-known/oauth-protected-resource/mcp" None, None;
 };
 
 /// What is answered without a credential: that it is up, pages that hold
@@ -135,7 +142,7 @@ pub(crate) const ROUTES: &[Route] = table! {
 pub(crate) const fn is_open(op: Op) -> bool {
     matches!(
         op,
-        Op::Health | Op::SignInPage | Op::SignIn | Op::ApprovePage
+        Op::Health | Op::SignInPage | Op::SignIn | Op::ApprovePage | Op::OAuthMetadata
     )
 }
 
@@ -214,7 +221,12 @@ mod tests {
                 "/sign-in",
                 "/sign-in",
                 "/sign-out",
-                "/approve/{id}"
+                "/approve/{id}",
+                "/mcp",
+                "/mcp",
+                "/mcp",
+                "/.well-known/oauth-protected-resource",
+                "/.well-known/oauth-protected-resource/mcp"
             ]
         );
     }

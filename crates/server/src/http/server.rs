@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::header::{ALLOW, ORIGIN, RETRY_AFTER, VARY};
+use http::header::{ALLOW, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -24,6 +24,7 @@ use super::machines::Machines;
 use super::reply::{self, Reply};
 use super::rest;
 use super::routes::{Found, Op, Route, find, is_open};
+use crate::mcp::{McpHttp, OAuthResource};
 
 /// What a server is made of.
 pub struct ServerParts {
@@ -49,6 +50,10 @@ pub struct ServerParts {
     pub url: String,
     /// How long a question waits for a person.
     pub patience: Duration,
+    /// MCP at `/mcp`.
+    pub mcp: McpHttp,
+    /// Who else issues tokens, as clients are told.
+    pub oauth: Option<OAuthResource>,
 }
 
 impl std::fmt::Debug for ServerParts {
@@ -135,6 +140,7 @@ impl Server {
     /// Ends what would go on for ever: streams of events.
     pub(super) fn end_streams(&self) {
         self.ending.cancel();
+        self.parts.mcp.end_streams();
     }
 
     /// Raised when streams have to end.
@@ -199,7 +205,7 @@ impl Server {
         );
         let identity = match met {
             Met::Known(identity) => identity,
-            Met::Unknown => return unauthorised(),
+            Met::Unknown => return self.unauthorised(),
             Met::TooMany => return too_many(),
         };
         noted.identity = Some(identity.clone());
@@ -207,14 +213,14 @@ impl Server {
             Found::Route(route, id) => (route, id.map(str::to_owned)),
             Found::OtherMethods(methods) => return other_methods(&methods),
             Found::Nothing => {
-                return reply::refused(
-                    StatusCode::NOT_FOUND,
-                    "There is no such route.",
-                    Some("not_found"),
-                );
+                return no_route();
             }
         };
         self.parts.guests.welcome(&identity);
+        if route.op == Op::Mcp && workspace.is_none() {
+            let request = Request::from_parts(head, body);
+            return self.parts.mcp.answer(identity, request).await;
+        }
         rest::answer(
             self,
             Asked {
@@ -235,8 +241,21 @@ impl Server {
             Op::SignInPage => desk::sign_in_page(),
             Op::SignIn => desk::sign_in(self, head, body).await,
             Op::ApprovePage => desk::approve_page(),
+            Op::OAuthMetadata => match &self.parts.oauth {
+                Some(oauth) => reply::value(StatusCode::OK, &oauth.metadata()),
+                None => no_route(),
+            },
             _ => rest::health(),
         }
+    }
+
+    fn unauthorised(&self) -> Reply {
+        let mut reply = reply::refused(StatusCode::UNAUTHORIZED, "Unauthorized", None);
+        let challenge = self.parts.oauth.as_ref().map(OAuthResource::challenge);
+        if let Some(Ok(challenge)) = challenge.as_deref().map(HeaderValue::from_str) {
+            reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        reply
     }
 }
 
@@ -254,8 +273,12 @@ fn turn_away(turned: Turned) -> Reply {
     reply
 }
 
-fn unauthorised() -> Reply {
-    reply::refused(StatusCode::UNAUTHORIZED, "Unauthorized", None)
+fn no_route() -> Reply {
+    reply::refused(
+        StatusCode::NOT_FOUND,
+        "There is no such route.",
+        Some("not_found"),
+    )
 }
 
 fn too_many() -> Reply {

@@ -102,9 +102,9 @@ impl Machine for Nowhere {
         &'a self,
         caller: &'a Caller,
         _root: Option<&'a str>,
-        name: &'a str,
+        id: &'a str,
     ) -> Task<'a, Result<Json, Failure>> {
-        Box::pin(std::future::ready(self.nothing(caller, name)))
+        Box::pin(std::future::ready(self.nothing(caller, id)))
     }
 
     fn instructions(&self) -> String {

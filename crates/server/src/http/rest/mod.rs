@@ -219,7 +219,9 @@ async fn route(errand: &mut Errand) -> Reply {
         | Op::Answer
         | Op::Audit
         | Op::WatchAudit
-        | Op::Metrics => health(),
+        | Op::Metrics
+        | Op::Mcp
+        | Op::OAuthMetadata => health(),
         Op::Capabilities => capabilities::tell(errand),
         Op::Status => capabilities::status(errand),
         Op::ReadFile => files::read(errand).await,
