@@ -107,21 +107,12 @@ impl Store {
             let mut rows = statement.query(params![ms(now_ms), limit])?;
             let mut questions = Vec::new();
             while let Some(row) = rows.next()? {
-                questions.push(question_in(&row.get::<_, String>(0)?)?);
+                let body: String = row.get(0)?;
+                questions.push(serde_json::from_str(&body).map_err(|error| {
+                    StoreError::damaged(format!("a question is not readable: {error}"))
+                })?);
             }
             Ok(questions)
-        })
-    }
-
-    /// A question as it was put, whatever became of it; nothing where there is
-    /// none of that name, or it was long ago.
-    pub fn question(&self, id: &QuestionId) -> Result<Option<Question>, StoreError> {
-        self.read(|conn| {
-            let body: Option<String> = conn
-                .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
-                .query_row([id.as_str()], |row| row.get(0))
-                .optional()?;
-            body.map(|body| question_in(&body)).transpose()
         })
     }
 
@@ -239,11 +230,6 @@ impl Store {
             Ok(rows.collect::<Result<_, _>>()?)
         })
     }
-}
-
-fn question_in(body: &str) -> Result<Question, StoreError> {
-    serde_json::from_str(body)
-        .map_err(|error| StoreError::damaged(format!("a question is not readable: {error}")))
 }
 
 fn answer_in(

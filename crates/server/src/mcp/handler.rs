@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portcullis_gate::{Approver, Caller, CancelFlag, Question};
 use portcullis_proto::{Failure, QuestionId, Reason, ScopeSet, ToolCall, ToolReply};
-use portcullis_store::DurableApprover;
+use portcullis_store::{DurableApprover, ParkedApprover};
 use portcullis_tools::ResourceWatch;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CreateTaskResult,
@@ -22,7 +22,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ask::{Elicit, Leave, Suspend};
+use super::ask::{Elicit, Suspend};
 use super::seat::{Seat, Seats};
 use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, tell_changes, tell_end};
 use super::tasks::{MAX_ARGUMENTS, Tasks, Waiting};
@@ -61,7 +61,7 @@ enum Later {
     /// The client shows a form, and calls again with what was said.
     Form(Arc<Suspend>),
     /// A person opens its page.
-    Page(Arc<Leave>, Arc<str>),
+    Page(Arc<ParkedApprover>, Arc<str>),
 }
 
 /// A call that ended with a question.
@@ -162,11 +162,12 @@ impl Handler {
                 (None, caller.asking(self.durably(Some(client))))
             }
             (false, _, Seats::Each(parts)) => {
-                let leave = Arc::new(Leave::after(seat.waits.min(self.asking.patience)));
+                let wait = seat.waits.min(self.asking.patience);
+                let parked = Arc::new(ParkedApprover::new(self.asking.store.clone(), wait));
                 let caller = caller
                     .patient_for(self.asking.pending_for)
-                    .asking(self.durably(Some(Arc::clone(&leave) as Arc<dyn Approver>)));
-                let page = Later::Page(leave, Arc::clone(&parts.approval_url));
+                    .asking(Arc::clone(&parked) as Arc<dyn Approver>);
+                let page = Later::Page(parked, Arc::clone(&parts.approval_url));
                 (Some(page), caller)
             }
             (false, _, Seats::One(_)) => (None, caller.asking(self.durably(None))),
@@ -244,9 +245,9 @@ impl Handler {
                 let question = slot.take()?;
                 Some(resume::suspend(&self.asking, &question, bound).map(Parked::Form))
             }
-            Later::Page(leave, pages) => {
-                let question = leave.take()?;
-                Some(Ok(Parked::Page(Box::new(question), Arc::clone(pages))))
+            Later::Page(parked, pages) => {
+                let left = resume::left(&self.asking, &parked.last()?).transpose()?;
+                Some(left.map(|question| Parked::Page(Box::new(question), Arc::clone(pages))))
             }
         }
     }

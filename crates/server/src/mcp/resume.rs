@@ -109,6 +109,16 @@ pub(super) fn resume(
     take(asking, state.question)
 }
 
+/// A question a call put, if the call ended with it: one that was answered
+/// while the call waited is used by now.
+pub(super) fn left(asking: &Asking, id: &QuestionId) -> Result<Option<Question>, Failure> {
+    let stage = asking.store.poll(id, asking.clock.now_ms());
+    match stage.map_err(Failure::from)? {
+        Stage::Pending | Stage::Answered(_) => asking.store.question(id).map_err(Failure::from),
+        Stage::Used(_) | Stage::Withdrawn | Stage::Expired | Stage::Unknown => Ok(None),
+    }
+}
+
 /// Takes the answer that was given to a question elsewhere, for who asked it.
 pub(super) fn collect(
     asking: &Asking,
@@ -120,7 +130,7 @@ pub(super) fn collect(
     // use up its answer, nor tell that it is there.
     if question.is_none_or(|question| question.subject.principal != *who) {
         return Err(
-            Failure::new(Reason::NotFound, "There is no such question of yours.")
+            Failure::new(Reason::BadArguments, "There is no such question of yours.")
                 .hint("Call it again without portcullis/question to be asked anew."),
         );
     }

@@ -139,7 +139,7 @@ async fn a_client_that_cannot_ask_is_given_the_page_and_fetches_the_answer_once(
 
         // Another principal neither gets the answer nor uses it up.
         let refused = other.request("tools/call", call.clone()).await;
-        assert_eq!(reason(&refused), "not_found", "{refused}");
+        assert_eq!(reason(&refused), "bad_arguments", "{refused}");
         let line = world.lines_of("mcp/tools/call").pop().unwrap();
         assert_eq!(line.who, "token:me/other");
         // Nor is it an answer to another call.
