@@ -124,10 +124,6 @@ export async function run({ base, token, root, expect: side, scene = 'main', onl
     const name = `${one.group}: ${one.name}`
     if (only && !name.includes(only)) continue
     const result = { name, of: one.of, differs: one.differs, scene }
-    if (one.needs === 'ordinary user' && process.getuid() === 0) {
-      results.push({ ...result, outcome: 'not tried', problems: ['root is refused nothing'] })
-      continue
-    }
     const began = Date.now()
     let problems
     try {
@@ -151,7 +147,7 @@ export async function run({ base, token, root, expect: side, scene = 'main', onl
 export function summary(side, results) {
   const count = outcome => results.filter(one => one.outcome === outcome).length
   const differing = results.filter(one => one.differs && one.outcome === 'passed').length
-  return `${side}: ${count('passed')} passed (${differing} of them known differences), ${count('failed')} failed, ${count('not tried')} not tried`
+  return `${side}: ${count('passed')} passed (${differing} of them known differences), ${count('failed')} failed`
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -55,7 +55,7 @@ export default [
   { name: 'node_modules is ignored, and listed as such on request', of: 'ours', tree: { 'node_modules/x/i.js': '', 'a.txt': '' }, ask: list('@', { includeIgnored: '1' }), differs: HONEST, qwen: ok({ entries: names(['a.txt file', 'node_modules directory']) }), ours: ok({ entries: names(['a.txt file', 'node_modules directory ignored']) }) },
   { name: 'node_modules is left out by default', of: 'ours', tree: { 'node_modules/x/i.js': '', 'a.txt': '' }, ask: list('@'), differs: HONEST, qwen: ok({ entries: names(['a.txt file', 'node_modules directory']) }), ours: ok({ entries: names(['a.txt file']) }) },
   { name: '.git is left out by default', of: LIST, tree: { '.git/config': '', 'a.txt': '' }, ask: list('@'), want: ok({ entries: names(['a.txt file']) }) },
-  { name: 'an unreadable directory is permission_denied', of: 'errors', needs: 'ordinary user', tree: { 'sub/x': '' }, steps: [
+  { name: 'an unreadable directory is permission_denied', of: 'errors', scene: 'ordinary', tree: { 'sub/x': '' }, steps: [
     { act: place => chmodSync(place.abs('sub'), 0o000) },
     { ask: list('@/sub'), want: no('permission_denied') },
     { act: place => chmodSync(place.abs('sub'), 0o700) },

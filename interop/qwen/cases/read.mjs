@@ -125,7 +125,7 @@ export default [
   { name: 'a directory is no file', of: ROUTE, tree: { sub: dir }, ask: read('@/sub'), want: no('parse_error') },
   { name: 'the root is no file', of: ROUTE, ask: read('.'), want: no('parse_error') },
   { name: 'a fifo is refused at once', of: 'ours', tree: { pipe: fifo }, ask: read('@/pipe'), differs: 'a special file is refused by policy', qwen: no('parse_error'), ours: no('permission_denied') },
-  { name: 'an unreadable file is permission_denied', of: 'errors', needs: 'ordinary user', tree: { 'x.txt': mode(0o000, 'x') }, ask: read('@/x.txt'), want: no('permission_denied') },
+  { name: 'an unreadable file is permission_denied', of: 'errors', scene: 'ordinary', tree: { 'x.txt': mode(0o000, 'x') }, ask: read('@/x.txt'), want: no('permission_denied') },
   { name: 'a hard link to an inside file is read', of: 'ours', tree: { 'a.txt': 'a\n', 'b.txt': hardLink('a.txt') }, ask: read('@/b.txt'), want: ok({ path: '@/b.txt', content: 'a\n' }) },
   { name: 'a secret is not read without a person\'s yes', of: 'ours', tree: { '.env': 'KEY=canary\n' }, ask: read('@/.env'), differs: 'secrets ask', qwen: ok({ content: 'KEY=canary\n' }), ours: no('permission_denied', {}, { text: lacks('canary') }) },
   { name: 'HEAD works on a GET route', of: ROUTE, tree: { 'a.txt': 'a\n' }, ask: { ...read('@/a.txt'), method: 'HEAD' }, want: { status: 200, text: value => value === '' || 'a HEAD with a body' } },

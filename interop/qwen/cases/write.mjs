@@ -90,7 +90,7 @@ export default [
   { name: 'rejects symlink targets that lead out', of: CORE, tree: { leak: link('OUTSIDE/secret.txt') }, ask: replace('@/leak', 'x', sha256('canary of the outside\n')), want: no('symlink_escape', {}, { outside: { 'secret.txt': 'canary of the outside\n' } }) },
   { name: 'a parent that leads out is refused', of: CORE, tree: { out: link('OUTSIDE') }, ask: create('@/out/x.txt', 'x'), want: no('symlink_escape', {}, { outside: { 'x.txt': null } }) },
   { name: 'an outside path is refused', of: ROUTE, ask: place => create(`${place.outside}/x.txt`, 'x'), want: no('path_outside_workspace', {}, { outside: { 'x.txt': null } }) },
-  { name: 'a read-only directory is permission_denied', of: 'errors', needs: 'ordinary user', tree: { 'sub/x': '' }, steps: [
+  { name: 'a read-only directory is permission_denied', of: 'errors', scene: 'ordinary', tree: { 'sub/x': '' }, steps: [
     { act: place => fs.chmodSync(place.abs('sub'), 0o500) },
     { ask: create('@/sub/new.txt', 'x'), want: no('permission_denied') },
     { act: place => fs.chmodSync(place.abs('sub'), 0o700) },
