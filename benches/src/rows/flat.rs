@@ -30,6 +30,7 @@ pub(crate) fn list(setup: &Setup) -> Outcome<Vec<Row>> {
                 after: None,
                 metadata: false,
                 include_ignored: false,
+                mark_ignored: false,
             };
             let listed = world.runtime.block_on(world.scope.list("", request))?;
             if listed.entries.len() == PAGE {

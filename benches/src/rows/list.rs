@@ -44,6 +44,7 @@ pub(super) fn list(world: &World) -> Outcome<()> {
         after: None,
         metadata: true,
         include_ignored: false,
+        mark_ignored: false,
     };
     let listed = world.runtime.block_on(world.scope.list(DIR, request))?;
     check(listed.entries.iter().filter(|e| e.meta.is_some()).count())

@@ -64,6 +64,8 @@ pub struct Caller {
     pub cancel: CancelFlag,
     /// Told how far a long deed is.
     pub progress: Option<Progress>,
+    /// Whether it has only what it was granted, and nothing for being here.
+    pub by_grant_alone: bool,
     pub(crate) trail: Option<Arc<Mutex<Option<Warrant>>>>,
     answered: Arc<Mutex<Option<Answered>>>,
 }
@@ -79,6 +81,7 @@ impl Caller {
             patience: DEFAULT_PATIENCE,
             cancel: CancelFlag::new(),
             progress: None,
+            by_grant_alone: false,
             trail: None,
             answered: Arc::default(),
         }
@@ -95,6 +98,14 @@ impl Caller {
     #[must_use]
     pub fn reporting(mut self, progress: Progress) -> Self {
         self.progress = Some(progress);
+        self
+    }
+
+    /// With what it was granted and nothing more: no root gives it anything
+    /// unasked.
+    #[must_use]
+    pub fn by_grant_alone(mut self) -> Self {
+        self.by_grant_alone = true;
         self
     }
 

@@ -83,6 +83,11 @@ impl Json {
         Self(text)
     }
 
+    /// The text itself, for a wire that takes it over.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
     /// As it goes over a wire.
     pub fn get(&self) -> &str {
         &self.0

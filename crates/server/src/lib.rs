@@ -1,4 +1,4 @@
-//! The surfaces agents reach a machine through. MCP over stdio, so far.
+//! The surfaces agents reach a machine through: MCP over stdio and HTTP, and REST.
 //!
 //! A surface turns a wire into a [`Caller`](portcullis_gate::Caller) and a tool
 //! call, and a reply back into the wire. It opens no file and judges nothing.
@@ -8,6 +8,11 @@
     forbid(clippy::disallowed_methods, clippy::disallowed_types)
 )]
 
+mod http;
 mod mcp;
 
+pub use http::{
+    Allowed, BadOrigin, Body, Doorman, Guests, Identity, Listening, Machines, Observer, Reply,
+    Seen, Server, ServerParts, Tls, TlsProblem, Via, listen,
+};
 pub use mcp::{McpParts, StateKey, serve_pipe, serve_stdio};

@@ -25,6 +25,12 @@ pub enum Trouble {
     NoSpace,
     /// What was to be stored is not storable.
     Invalid,
+    /// What was named is not there.
+    Missing,
+    /// The name is taken already.
+    Taken,
+    /// It must not be: the last administrator would go, say.
+    Refused,
     /// The disk or the file system failed.
     Io,
 }
@@ -137,6 +143,9 @@ impl From<StoreError> for Failure {
         let reason = match error.trouble {
             Trouble::Busy => Reason::Busy,
             Trouble::NoSpace => Reason::NoSpace,
+            Trouble::Missing => Reason::NotFound,
+            Trouble::Taken => Reason::AlreadyExists,
+            Trouble::Refused => Reason::BadArguments,
             Trouble::Damaged
             | Trouble::Newer
             | Trouble::NotOurs

@@ -1,4 +1,5 @@
-//! Our own state, in SQLite: rules, trust, questions and what counts once.
+//! Our own state, in SQLite: rules, trust, questions, what counts once, and who
+//! may come in.
 //!
 //! One database, `state.db`, in a directory that hands/files vouches for. It is
 //! opened when it is first needed, and by as many processes as like: every
@@ -9,6 +10,7 @@
 //! brings the time.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod approver;
 mod db;
 mod desk;
@@ -22,6 +24,10 @@ mod trust;
 mod waiting;
 mod watchers;
 
+pub use accounts::{
+    Credential, CredentialBook, Extension, ExtensionState, NewToken, Revealed, SignedIn, Token,
+    User, is_user_name, sign_in_url,
+};
 pub use approver::DurableApprover;
 pub use error::{StoreError, Trouble};
 pub use questions::{Said, Stage};

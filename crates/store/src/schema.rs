@@ -10,7 +10,7 @@ use crate::error::{StoreError, Trouble};
 const APPLICATION: i32 = 0x5043_4c53;
 
 /// Step n takes a database from version n to n + 1.
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, SECOND];
 
 /// Triggers keep the counters, so that a change by hand (`sqlite3 state.db`)
 /// counts like one of ours.
@@ -79,6 +79,84 @@ CREATE TABLE watchers (id TEXT PRIMARY KEY, seen_at INTEGER NOT NULL) STRICT, WI
 
 CREATE TABLE nonces (nonce TEXT PRIMARY KEY, expires_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE INDEX nonces_by_expiry ON nonces (expires_at);
+";
+
+/// Users, and what stands for them.
+///
+/// A user is referred to by a number that is never given again, so that what a
+/// change by hand left behind cannot come to belong to the next one of that
+/// name. Secrets are here as SHA-256 digests alone.
+const SECOND: &str = "
+CREATE TABLE users (
+  uid INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  scopes TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE extensions (
+  id TEXT PRIMARY KEY,
+  uid INTEGER REFERENCES users (uid) ON DELETE SET NULL,
+  permissions TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'revoked')),
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX extensions_by_user ON extensions (uid);
+
+CREATE TABLE tokens (
+  id TEXT PRIMARY KEY,
+  uid INTEGER NOT NULL REFERENCES users (uid) ON DELETE CASCADE,
+  extension TEXT REFERENCES extensions (id) ON DELETE CASCADE,
+  label TEXT NOT NULL,
+  scopes TEXT NOT NULL,
+  digest BLOB NOT NULL CHECK (length(digest) = 32),
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tokens_by_user ON tokens (uid);
+CREATE INDEX tokens_by_extension ON tokens (extension) WHERE extension IS NOT NULL;
+
+CREATE TABLE sign_in_links (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+  uid INTEGER NOT NULL REFERENCES users (uid) ON DELETE CASCADE,
+  expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sign_in_links_by_user ON sign_in_links (uid);
+
+CREATE TABLE sign_ins (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  uid INTEGER NOT NULL REFERENCES users (uid) ON DELETE CASCADE,
+  digest BLOB NOT NULL CHECK (length(digest) = 32),
+  expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sign_ins_by_user ON sign_ins (uid);
+
+CREATE TRIGGER users_added AFTER INSERT ON users
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER users_changed AFTER UPDATE ON users
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER users_removed AFTER DELETE ON users
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER extensions_added AFTER INSERT ON extensions
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER extensions_changed AFTER UPDATE ON extensions
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER extensions_removed AFTER DELETE ON extensions
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER tokens_added AFTER INSERT ON tokens
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER tokens_changed AFTER UPDATE ON tokens
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER tokens_removed AFTER DELETE ON tokens
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER sign_ins_added AFTER INSERT ON sign_ins
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER sign_ins_changed AFTER UPDATE ON sign_ins
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER sign_ins_removed AFTER DELETE ON sign_ins
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
 ";
 
 /// Makes an empty database ours.

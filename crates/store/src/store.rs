@@ -47,9 +47,9 @@ impl Store {
         &self.inner.dir
     }
 
-    /// A number that differs from the last one whenever a rule or trust was
-    /// added, changed or removed by whichever process; 0 while nothing was ever
-    /// stored. Compare for equality alone. Polled every 100 ms or faster, it
+    /// A number that differs from the last one whenever a rule, trust, a user,
+    /// a token, a sign-in or an extension was added, changed or removed by
+    /// whichever process; 0 while nothing was ever stored. Compare for equality alone. Polled every 100 ms or faster, it
     /// makes a revocation seen within 100 ms.
     pub fn version(&self) -> Result<u64, StoreError> {
         self.read(|conn| {

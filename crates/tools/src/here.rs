@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use portcullis_files::Authority;
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
+use portcullis_proto::{Failure, Group, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task};
 use crate::quoted::quoted;
+use crate::workspace::{FileAsk, Workspace};
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
     extract_archive, get_file_tree, glob, grep, inspect_archive, list_files, move_path, read_file,
-    resource, search_files, stat, write_file,
+    resource, search_files, stat, workspace, write_file,
 };
 
 /// This machine.
@@ -189,6 +190,32 @@ impl Machine for Here {
                 return Err(self.authority.gate().refuse(caller, Verb::Watch, uri, why));
             }
             resource::watch(&self.authority, caller, uri).await
+        })
+    }
+
+    fn workspaces(&self) -> Vec<Workspace> {
+        workspace::workspaces(&self.authority)
+    }
+
+    fn file<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        ask: FileAsk,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(async move {
+            let verb = ask.verb();
+            let offered = match verb.group() {
+                Group::FilesystemWrite => self.offers_changes(),
+                Group::FilesystemRead | Group::Shell | Group::Computer | Group::Browser => {
+                    self.offers_files()
+                }
+            };
+            if !offered {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, verb, "", why));
+            }
+            workspace::serve(&self.authority, caller, root, ask).await
         })
     }
 

@@ -35,6 +35,7 @@ mod resource;
 mod search_files;
 mod shown;
 mod stat;
+mod workspace;
 mod write_file;
 
 pub use here::Here;
@@ -44,3 +45,6 @@ pub use machine::{
     ResourceWatch, Task,
 };
 pub use resource::base64;
+pub use workspace::{
+    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, ReadAsk, Workspace, WriteAsk,
+};

@@ -154,6 +154,7 @@ pub(crate) async fn call(
             after: arguments.cursor,
             metadata: arguments.metadata.unwrap_or(true),
             include_ignored: arguments.include_ignored,
+            mark_ignored: false,
         };
         let listed = scope.list(&path, request).await?;
         Reply {

@@ -5,9 +5,10 @@ use std::pin::Pin;
 
 use portcullis_files::{Change, Watch};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, RootId, ToolCall, ToolReply, ToolSpec};
+use portcullis_proto::{Failure, Json, RootId, ToolCall, ToolReply, ToolSpec};
 
 use crate::resource;
+use crate::workspace::{FileAsk, Workspace};
 
 /// What a machine's method returns: boxed, because machines are used as `dyn`.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -125,6 +126,17 @@ pub trait Machine: Send + Sync {
         caller: &'a Caller,
         uri: &'a str,
     ) -> Task<'a, Result<ResourceWatch, Failure>>;
+
+    /// The workspaces it has.
+    fn workspaces(&self) -> Vec<Workspace>;
+
+    /// Serves one request of the workspace file routes: the reply's body.
+    fn file<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        ask: FileAsk,
+    ) -> Task<'a, Result<Json, Failure>>;
 
     /// What a person should know about this machine, in a few sentences for
     /// the agent's instructions.

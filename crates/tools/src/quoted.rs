@@ -13,7 +13,7 @@ pub(crate) fn quoted(text: &str) -> Json {
 }
 
 /// Writes `text` to the end of `out`, as a JSON string.
-fn quote(text: &str, out: &mut String) {
+pub(crate) fn quote(text: &str, out: &mut String) {
     out.push('"');
     let mut rest = text;
     while let Some((plain, special, after)) = next_special(rest) {
@@ -104,6 +104,31 @@ impl<'a> Object<'a> {
         self
     }
 
+    /// A word of ours, or null.
+    pub(crate) fn word_or_null(
+        &mut self,
+        name: &'static str,
+        word: Option<&'static str>,
+    ) -> &mut Self {
+        match word {
+            Some(word) => self.word(name, word),
+            None => self.null(name),
+        }
+    }
+
+    /// A number, or null.
+    pub(crate) fn number_or_null(&mut self, name: &'static str, number: Option<u64>) -> &mut Self {
+        match number {
+            Some(number) => self.number(name, number),
+            None => self.null(name),
+        }
+    }
+
+    pub(crate) fn null(&mut self, name: &'static str) -> &mut Self {
+        self.name(name).push_str("null");
+        self
+    }
+
     /// A member that is written already.
     pub(crate) fn json(&mut self, name: &'static str, json: &Json) -> &mut Self {
         self.name(name).push_str(json.get());
@@ -124,6 +149,18 @@ impl<'a> Object<'a> {
     pub(crate) fn end(self) {
         self.out.push('}');
     }
+}
+
+/// Writes a list to the end of `out`, each of `items` by `write`.
+pub(crate) fn push_list<T>(out: &mut String, items: &[T], write: impl Fn(&T, &mut String)) {
+    out.push('[');
+    for (n, item) in items.iter().enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        write(item, out);
+    }
+    out.push(']');
 }
 
 /// What comes before the first byte that cannot stand for itself, that byte,

@@ -51,6 +51,7 @@ pub(crate) async fn list(
             after: after.take(),
             metadata: true,
             include_ignored: false,
+            mark_ignored: false,
         };
         // A root this caller may not list is not there for it.
         let Ok(listed) = authority.scope(caller, Some(id))?.list(".", request).await else {

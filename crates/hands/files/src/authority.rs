@@ -231,7 +231,9 @@ impl Authority {
                 },
             )
         })?;
-        self.give_ambient(&caller.subject.principal, &declared.entry);
+        if !caller.by_grant_alone {
+            self.give_ambient(&caller.subject.principal, &declared.entry);
+        }
         Ok(ScopedFs::new(
             Arc::clone(&self.gate),
             caller.clone(),

@@ -1,7 +1,7 @@
 //! The writing half of a scope: every method is attempt, enter, act.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_gate::{Permit, Settled};
 use portcullis_policy::Terms;
@@ -9,11 +9,12 @@ use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::deeds::{Changing, change};
 use crate::guards::{Expecting, check, mismatch, must_be_there, takes_most};
-use crate::options::{Changed, Expect, WriteMode, WriteOptions};
+use crate::options::{Changed, Expect, TextShape, WriteMode, WriteOptions};
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::showing;
 use crate::text::{
-    self, Bom, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding, WriteText,
+    self, Bom, Charset, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding,
+    WriteText,
 };
 use crate::writing::{
     Before, Content, Place, Receipt, Rules, Want, digest, digest_file, make_directory, publish,
@@ -32,7 +33,22 @@ const CONTINUED: WriteText = WriteText {
 
 /// Makes the new content of what was before. Told, too, whether what was before
 /// is not what the caller saw.
-type Make = dyn Fn(Option<&Before<'_>>, bool) -> Result<Arc<Vec<u8>>, Failure> + Send + Sync;
+type Make = dyn Fn(Option<&Before<'_>>, bool) -> Result<Made, Failure> + Send + Sync;
+
+/// New content, and how it is written where it is text.
+struct Made {
+    bytes: Arc<Vec<u8>>,
+    text: Option<TextShape>,
+}
+
+impl Made {
+    fn text(bytes: Vec<u8>, charset: Charset) -> Self {
+        Self {
+            text: Some(TextShape::of(&bytes, charset)),
+            bytes: Arc::new(bytes),
+        }
+    }
+}
 
 /// A change of one file, before it is tried.
 struct Plan<'a> {
@@ -56,6 +72,18 @@ struct Learnt {
     outrun: AtomicBool,
     /// It does not fit what is there, and would not the next time.
     settled: AtomicBool,
+    /// How its text is written.
+    text: Mutex<Option<TextShape>>,
+}
+
+impl Learnt {
+    fn shape(&self, text: Option<TextShape>) {
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    fn text(&self) -> Option<TextShape> {
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ScopedFs {
@@ -63,10 +91,10 @@ impl ScopedFs {
     pub async fn write_bytes(
         &self,
         path: &str,
-        bytes: Vec<u8>,
+        bytes: impl Into<Arc<Vec<u8>>>,
         options: &WriteOptions,
     ) -> Result<Changed, Failure> {
-        let bytes = Arc::new(bytes);
+        let bytes = bytes.into();
         self.put(Plan {
             verb: Verb::Write,
             path,
@@ -74,7 +102,12 @@ impl ScopedFs {
             options,
             shown: digest(&bytes),
             size: Some(bytes.len() as u64),
-            make: Arc::new(move |_, _| Ok(Arc::clone(&bytes))),
+            make: Arc::new(move |_, _| {
+                Ok(Made {
+                    bytes: Arc::clone(&bytes),
+                    text: None,
+                })
+            }),
         })
         .await
     }
@@ -97,7 +130,8 @@ impl ScopedFs {
             size: Some(content.len() as u64),
             make: Arc::new(move |before, _| {
                 let old = before.and_then(|before| before.bytes);
-                text::encode(&content, how, old).map(Arc::new)
+                let (bytes, charset) = text::encode_in(&content, how, old)?;
+                Ok(Made::text(bytes, charset))
             }),
         })
         .await
@@ -132,11 +166,12 @@ impl ScopedFs {
             size: None,
             make: Arc::new(move |before, _| {
                 let Some(before) = before else {
-                    return Ok(Arc::new(content.as_bytes().to_vec()));
+                    let bytes = content.as_bytes().to_vec();
+                    return Ok(Made::text(bytes, Charset::UTF_8));
                 };
                 let old = whole(before)?;
-                let added = text::encode(&content, CONTINUED, Some(old))?;
-                Ok(Arc::new([old, &added].concat()))
+                let (added, charset) = text::encode_in(&content, CONTINUED, Some(old))?;
+                Ok(Made::text([old, &added].concat(), charset))
             }),
         })
         .await
@@ -172,7 +207,8 @@ impl ScopedFs {
                     let overlaps = moved_on && why.reason() == Reason::TextNotFound;
                     if overlaps { mismatch() } else { why }
                 })?;
-                Ok(Arc::new(text::apply(old, &planned.splices)))
+                let bytes = text::apply(old, &planned.splices);
+                Ok(Made::text(bytes, planned.charset))
             }),
         })
         .await
@@ -266,6 +302,13 @@ impl ScopedFs {
                 deed.shown = Some(plan.shown);
                 let size = deed.place.base.as_ref().map(|base| base.meta.size);
                 must_be_there(&deed.place, plan.options.mode)?;
+                if !plan.options.parents && !deed.place.missing.is_empty() {
+                    return Err(Failure::new(
+                        Reason::NotFound,
+                        "The directory it would stand in is not there.",
+                    )
+                    .hint("Make the directory first."));
+                }
                 let most = plan.options.max_bytes;
                 if plan.verb == Verb::Edit && size.is_some_and(|size| size > most) {
                     return Err(Failure::new(
@@ -292,7 +335,11 @@ impl ScopedFs {
         // What adds or edits is made on what is there now, if it still fits;
         // what replaces everything is not.
         let rebases = plan.verb != Verb::Write && plan.options.expect == Expect::LastSeen;
-        let (make, learnt) = (Arc::clone(&plan.make), Arc::clone(learnt));
+        let ignored_by = (plan.options.classify)
+            .then(|| self.ignored_by(&path, permit.terms()))
+            .flatten();
+        let (make, told) = (Arc::clone(&plan.make), Arc::clone(learnt));
+        let learnt = Arc::clone(learnt);
         let published = elsewhere(move || {
             change(permit, |deed, terms, live| {
                 let expected = expecting.replacing(terms, &deed.place, mode)?;
@@ -304,7 +351,7 @@ impl ScopedFs {
                         fits?;
                     }
                     // What is refused on what is there now is refused again.
-                    let bytes = make(before, moved_on)
+                    let Made { bytes, text } = make(before, moved_on)
                         .inspect_err(|_| learnt.settled.store(true, Ordering::Relaxed))?;
                     let size = bytes.len() as u64;
                     if size > limit {
@@ -318,6 +365,7 @@ impl ScopedFs {
                         learnt.shrinks.store(true, Ordering::Relaxed);
                         return Err(takes_most());
                     }
+                    learnt.shape(text);
                     Ok(Content::Bytes(bytes))
                 })
                 .inspect_err(|why| {
@@ -335,6 +383,8 @@ impl ScopedFs {
         Ok(Changed {
             diff: showing::of_written(&published, may_see),
             receipt: published.receipt.shown_to(may_see),
+            text: told.text(),
+            ignored_by,
         })
     }
 

@@ -14,7 +14,9 @@ use portcullis_proto::{Entity, RelPath};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
-use crate::ignores::{IgnoreKind, IgnoreLayer, IgnoreStack, MAX_IGNORE_BYTES, is_excluded_dir};
+use crate::ignores::{
+    IgnoreKind, IgnoreLayer, IgnoreStack, MAX_IGNORE_BYTES, MatchedBy, is_excluded_dir,
+};
 use crate::kept::{KeptFile, Stamp};
 use crate::meta::Meta;
 use crate::root::Root;
@@ -93,6 +95,12 @@ impl Hiding {
                     || (!stack.is_empty() && stack.matched_entry(path, directory).is_some())
             }
         }
+    }
+
+    /// Whether a rule names the file at `path`, or a directory above it.
+    pub(crate) fn named(&self, path: &RelPath) -> Option<MatchedBy> {
+        let Self::By(stack) = self else { return None };
+        stack.matched(path, false).map(|matched| matched.by)
     }
 
     /// The ignore file that names the file at `path`, as people write it down.

@@ -111,10 +111,7 @@ impl ScopedFs {
         })
         .await?;
         self.note_seen(&published.receipt.path, &published.receipt.version);
-        Ok(Changed {
-            receipt: published.receipt,
-            diff: None,
-        })
+        Ok(Changed::shown(published.receipt, None))
     }
 }
 

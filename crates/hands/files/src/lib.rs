@@ -49,9 +49,9 @@ pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Case, Change, ChangeKind, Changes, Changing, Entry, Found, FoundIn,
     FoundLine, FoundLines, GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing,
-    Looking, Order, Packing, Reading, RedactedReply, SearchRequest, Searching, StatReply, TextFrom,
-    TextReply, TextRequest, Tree, TreeNode, TreeRequest, Treeing, Unpacking, Want, Watch,
-    WatchRequest, Watching,
+    Looking, Order, Packing, Reading, RedactedReply, SearchRequest, Searching, SnapshotReply,
+    SnapshotRequest, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode, TreeRequest,
+    Treeing, Unpacking, Want, Watch, WatchRequest, Watching,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,
@@ -59,7 +59,7 @@ pub use ledger::{
     Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
-pub use options::{Changed, Expect, MoveOptions, NewModes, WriteMode, WriteOptions};
+pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
 pub use private_dir::PrivateDir;
 pub use recovering::{Interrupted, Leftover};
@@ -72,4 +72,4 @@ pub use sys::probe::{Probe, probe};
 pub use temp::{MakingTemp, TempWorkspace};
 pub use undo::{Entry as UndoEntry, State as UndoState, Where as UndoPlace};
 pub use undoing::Undone;
-pub use writing::{Cas, Label, Receipt, Removed, Version};
+pub use writing::{Cas, Label, Receipt, Removed, Version, digest as sha256};

@@ -102,7 +102,10 @@ impl ScopedFs {
                 let content = content.as_ref().map(|(was, is)| (&was[..], &is[..]));
                 let diff = may_be_shown
                     .then(|| showing::of_moved(&deed.place.path, &receipt.path, content));
-                Ok(((Changed { receipt, diff }, was_seen), Settled::default()))
+                Ok((
+                    (Changed::shown(receipt, diff), was_seen),
+                    Settled::default(),
+                ))
             })
         })
         .await?;
@@ -192,10 +195,8 @@ impl ScopedFs {
         })
         .await?;
         to.note_seen(&receipt.path, &receipt.version);
-        Ok(Changed {
-            receipt: receipt.shown_to(reads_source && self.may_be_shown()),
-            diff,
-        })
+        let receipt = receipt.shown_to(reads_source && self.may_be_shown());
+        Ok(Changed::shown(receipt, diff))
     }
 
     /// Removes a file, a link, or a directory and all below it, if it is what is

@@ -2,7 +2,8 @@
 
 use portcullis_proto::Digest;
 
-use crate::text::Diff;
+use crate::ignores::MatchedBy;
+use crate::text::{Charset, Diff, LineEnding, PROBE_BYTES_MCP};
 use crate::writing::{Receipt, Version};
 
 /// What a change expects to find.
@@ -46,6 +47,10 @@ pub struct WriteOptions {
     pub durable: bool,
     /// The largest file that is edited or comes of it, where the root allows more.
     pub max_bytes: u64,
+    /// Whether directories above it are made where they are missing.
+    pub parents: bool,
+    /// Whether to say that an ignore rule names it.
+    pub classify: bool,
 }
 
 impl Default for WriteOptions {
@@ -57,6 +62,8 @@ impl Default for WriteOptions {
             read_only_too: false,
             durable: true,
             max_bytes: u64::MAX,
+            parents: true,
+            classify: false,
         }
     }
 }
@@ -87,6 +94,55 @@ pub struct Changed {
     pub receipt: Receipt,
     /// What changed, where the caller may see it.
     pub diff: Option<Diff>,
+    /// How its text is written, where text was written.
+    pub text: Option<TextShape>,
+    /// The ignore rule that names it, where somebody asked and one does.
+    pub ignored_by: Option<MatchedBy>,
+}
+
+impl Changed {
+    /// A change of which nothing more is known.
+    pub(crate) fn shown(receipt: Receipt, diff: Option<Diff>) -> Self {
+        Self {
+            receipt,
+            diff,
+            text: None,
+            ignored_by: None,
+        }
+    }
+}
+
+/// How the text of a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextShape {
+    /// In which encoding.
+    pub charset: Charset,
+    /// Whether a byte order mark comes first.
+    pub bom: bool,
+    /// How its lines end.
+    pub line_ending: LineEnding,
+}
+
+impl TextShape {
+    /// How `bytes`, which are text in `charset`, are written.
+    pub(crate) fn of(bytes: &[u8], charset: Charset) -> Self {
+        let marks = [
+            (Charset::UTF_8, &b"\xef\xbb\xbf"[..]),
+            (Charset::UTF_16LE, b"\xff\xfe"),
+            (Charset::UTF_16BE, b"\xfe\xff"),
+        ];
+        let bom = marks
+            .into_iter()
+            .find(|(marked, mark)| *marked == charset && bytes.starts_with(mark));
+        let head = bytes.get(bom.map_or(0, |(_, mark)| mark.len())..);
+        let head = head.unwrap_or_default();
+        let head = head.get(..PROBE_BYTES_MCP).unwrap_or(head);
+        Self {
+            charset,
+            bom: bom.is_some(),
+            line_ending: charset.line_ending(head),
+        }
+    }
 }
 
 /// Which modes new files and directories get.

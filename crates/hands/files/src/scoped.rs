@@ -11,11 +11,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::authority::Declared;
 use crate::deeds::{
     ByteWindow, BytesPage, Found, FoundLines, GlobRequest, Globbing, ListRequest, Listed, Listing,
-    Looking, Pinned, Reading, RedactedReply, SearchRequest, Searching, Sighted, StatReply,
-    TextReply, TextRequest, Tree, TreeRequest, Treeing, Watch, WatchRequest, Watching, ends, glob,
-    list, read_bytes, read_json, read_redacted, read_text, search, stat, tree, watch,
+    Looking, Pinned, Reading, RedactedReply, SearchRequest, Searching, Sighted, SnapshotReply,
+    SnapshotRequest, StatReply, TextReply, TextRequest, Tree, TreeRequest, Treeing, Watch,
+    WatchRequest, Watching, ends, glob, list, read_bytes, read_json, read_redacted, read_snapshot,
+    read_text, search, stat, tree, watch,
 };
 use crate::hiding::Hiding;
+use crate::ignores::MatchedBy;
 use crate::meta::Meta;
 use crate::options::NewModes;
 use crate::undo::UndoStore;
@@ -84,6 +86,23 @@ impl ScopedFs {
         };
         self.saw(&reply.path, &reply.meta);
         Ok(reply)
+    }
+
+    /// Reads a small file whole, with its hash, or a window of a large one.
+    pub async fn read_snapshot(
+        &self,
+        path: &str,
+        request: SnapshotRequest,
+    ) -> Result<SnapshotReply, Failure> {
+        let (permit, size) = self.reading(path).await?;
+        let ignored_by = self.ignored_by(&permit.deed().path, permit.terms());
+        let snapshot = if size <= INLINE_BYTES {
+            read_snapshot(permit, &request, ignored_by)?
+        } else {
+            elsewhere(move || read_snapshot(permit, &request, ignored_by)).await?
+        };
+        self.saw(&snapshot.reply.path, &snapshot.reply.meta);
+        Ok(snapshot)
     }
 
     /// Reads a secret file with its values hidden: names and structure stay, each
@@ -204,6 +223,12 @@ impl ScopedFs {
     fn matched_ignore(&self, permit: &Permit<Reading>) -> Option<String> {
         let path = &permit.deed().path;
         Hiding::at(&self.declared.root, &path.parent()?, permit.terms()).named_by(path)
+    }
+
+    /// Whether an ignore rule names what stands, or will stand, at `path`.
+    pub(crate) fn ignored_by(&self, path: &RelPath, terms: &Terms) -> Option<MatchedBy> {
+        let above = path.parent()?;
+        Hiding::at(&self.declared.root, &above, terms).named(path)
     }
 
     async fn reading(&self, path: &str) -> Result<(Permit<Reading>, u64), Failure> {

@@ -8,7 +8,7 @@ use portcullis_policy::{Effect, Rule, RuleSet};
 use portcullis_proto::{Failure, Group, Reason};
 use portcullis_store::{RuleId, Said, Stage, Store, Trouble};
 
-use crate::kit::{Dir, NOW, answer, id, question, rule};
+use crate::kit::{Dir, NOW, answer, id, question, raw, rule};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
@@ -73,8 +73,8 @@ fn there_are_at_most_ten_thousand_rules() {
     let store = Store::new(dir.path());
     let last = store.keep_rule(&rule(Effect::Allow, "first")).unwrap();
     // The rest in one go: ten thousand syncs are not what is tested.
-    let raw = rusqlite_of(&dir);
-    raw.execute_batch(
+    let by_hand = raw(&dir);
+    by_hand.execute_batch(
         "INSERT INTO rules (effect, tool_group, root, pattern, covers_protected, source, kept_at)
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
          SELECT 'allow', 'shell', NULL, 'p' || i, 0, 's', 0 FROM n",
@@ -98,14 +98,15 @@ fn a_rule_nobody_understands_fails_them_all() {
     let dir = Dir::new();
     let store = Store::new(dir.path());
     store.keep(&rule(Effect::Deny, "a")).unwrap();
-    let raw = rusqlite_of(&dir);
-    raw.execute_batch("UPDATE rules SET effect = 'maybe'")
+    let by_hand = raw(&dir);
+    by_hand
+        .execute_batch("UPDATE rules SET effect = 'maybe'")
         .unwrap();
     assert_eq!(store.load().unwrap_err().trouble(), Trouble::Damaged);
 }
 
 #[test]
-fn the_version_changes_with_rules_and_trust_and_with_nothing_else() {
+fn the_version_changes_with_rules_and_trust_and_not_with_questions() {
     let dir = Dir::new();
     let store = Store::new(dir.path());
     let other = Store::new(dir.path());
@@ -312,16 +313,17 @@ fn a_hundred_thousand_questions_are_the_most_and_one_that_waits_is_never_dropped
     let dir = Dir::new();
     let store = Store::new(dir.path());
     store.ask(&question("first")).unwrap();
-    let raw = rusqlite_of(&dir);
+    let by_hand = raw(&dir);
     let fill = |state: &str| {
-        raw.execute_batch(&format!(
-            "DELETE FROM questions WHERE id <> 'first';
+        by_hand
+            .execute_batch(&format!(
+                "DELETE FROM questions WHERE id <> 'first';
              INSERT INTO questions (id, state, digest, body, offered, deadline)
              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 99999)
              SELECT 'x' || i, '{state}', '', '', '', {} FROM n",
-            NOW + 1
-        ))
-        .unwrap();
+                NOW + 1
+            ))
+            .unwrap();
     };
     fill("pending");
     let error = store.ask(&question("more")).unwrap_err();
@@ -329,7 +331,7 @@ fn a_hundred_thousand_questions_are_the_most_and_one_that_waits_is_never_dropped
     fill("used");
     store.ask(&question("more")).unwrap();
     assert_eq!(store.poll(&id("first"), NOW).unwrap(), Stage::Pending);
-    let count: i64 = raw
+    let count: i64 = by_hand
         .query_row("SELECT count(*) FROM questions", [], |row| row.get(0))
         .unwrap();
     assert_eq!(count, 99_001);
@@ -361,7 +363,7 @@ fn a_nonce_counts_once_and_not_after_its_time() {
     assert!(!store.use_once("n", NOW + 10, NOW + 10).unwrap());
     assert!(!store.use_once("late", NOW, NOW).unwrap());
     assert!(store.use_once("m", NOW + 99, NOW + 50).unwrap());
-    let kept: i64 = rusqlite_of(&dir)
+    let kept: i64 = raw(&dir)
         .query_row("SELECT count(*) FROM nonces", [], |row| row.get(0))
         .unwrap();
     assert_eq!(kept, 1, "what expired is not kept");
@@ -423,8 +425,4 @@ fn reads_are_short_enough_to_run_where_they_are_needed() {
     );
     assert!(version < Duration::from_millis(1), "{version:?}");
     assert!(watched < Duration::from_millis(1), "{watched:?}");
-}
-
-fn rusqlite_of(dir: &Dir) -> rusqlite::Connection {
-    rusqlite::Connection::open(dir.db()).unwrap()
 }

@@ -4,9 +4,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use portcullis_gate::Keeper;
 use portcullis_policy::Effect;
+use portcullis_proto::ScopeSet;
 use portcullis_store::{Store, Trouble};
 
-use crate::kit::{Dir, NOW, rule};
+use crate::kit::{Dir, NOW, raw, rule};
 
 #[test]
 fn nothing_is_opened_or_made_before_something_is_stored() {
@@ -114,14 +115,69 @@ fn a_damaged_database_is_said_and_never_replaced() {
 fn a_newer_schema_is_refused_and_left_as_it_is() {
     let dir = with_rules();
     let raw = rusqlite::Connection::open(dir.db()).unwrap();
-    raw.pragma_update(None, "user_version", 2).unwrap();
+    raw.pragma_update(None, "user_version", 3).unwrap();
     drop(raw);
     refused(&dir, Trouble::Newer, "newer Portcullis");
     let error = Store::new(dir.path()).load().unwrap_err();
     assert_eq!(
         error.message(),
-        "The state database has schema 2; this Portcullis knows up to 1."
+        "The state database has schema 3; this Portcullis knows up to 2."
     );
+}
+
+/// The first schema as it was released. Databases out there have it.
+const FIRST: &str = include_str!("schema-1.sql");
+
+#[test]
+fn a_released_schema_step_never_changes() {
+    assert!(include_str!("../../src/schema.rs").contains(FIRST));
+}
+
+#[test]
+fn a_database_of_the_first_schema_is_brought_up_to_date_with_all_that_is_in_it() {
+    let dir = Dir::new();
+    let old = raw(&dir);
+    std::fs::set_permissions(dir.db(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    old.pragma_update(None, "journal_mode", "WAL").unwrap();
+    old.pragma_update(None, "application_id", 0x5043_4c53)
+        .unwrap();
+    old.execute_batch(FIRST).unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    old.execute_batch(
+        "INSERT INTO rules (effect, tool_group, root, pattern, covers_protected, source, kept_at)
+         VALUES ('deny', 'filesystemRead', 'work', 'a', 0, 'answer:q_1', 1)",
+    )
+    .unwrap();
+    let version: i64 = old
+        .query_row(
+            "SELECT value FROM counters WHERE name = 'version'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    drop(old);
+    // Eight who start after the upgrade at once, readers and writers.
+    std::thread::scope(|scope| {
+        for me in 0..8 {
+            let store = Store::new(dir.path());
+            scope.spawn(move || {
+                if me % 2 == 0 {
+                    assert!(store.users().unwrap().len() <= 4);
+                } else {
+                    let name = format!("u{me}");
+                    store.add_user(&name, ScopeSet::NONE, NOW).unwrap();
+                }
+            });
+        }
+    });
+    let store = Store::new(dir.path());
+    assert_eq!(store.load().unwrap(), [rule(Effect::Deny, "a")]);
+    let now = i64::try_from(store.version().unwrap()).unwrap();
+    assert_eq!(now, version + 4, "it went on counting");
+    let users = store.users().unwrap();
+    assert_eq!(users.len(), 4);
+    assert_eq!(users[0].scopes, ScopeSet::ALL);
+    store.check().unwrap();
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl Drop for Dir {
     }
 }
 
+/// The database itself, as somebody with the sqlite3 program has it.
+pub(crate) fn raw(dir: &Dir) -> rusqlite::Connection {
+    rusqlite::Connection::open(dir.db()).unwrap()
+}
+
 pub(crate) fn rule(effect: Effect, pattern: &str) -> Rule {
     Rule {
         effect,

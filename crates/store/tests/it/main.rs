@@ -9,8 +9,10 @@
     reason = "tests damage files, start processes and show what they measured"
 )]
 
+mod accounts;
 mod approver;
 mod content;
+mod extensions;
 mod file;
 mod kit;
 mod processes;

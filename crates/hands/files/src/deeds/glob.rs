@@ -191,6 +191,7 @@ impl Visit for Finds<'_> {
                     path: Some(path),
                     entity: name.entity,
                     meta: None,
+                    ignored: false,
                 });
             }
         }

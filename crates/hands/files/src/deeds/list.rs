@@ -75,6 +75,8 @@ pub struct ListRequest {
     pub metadata: bool,
     /// With what ignore files and the built-in exclusions hide.
     pub include_ignored: bool,
+    /// With a mark on what they would have hidden.
+    pub mark_ignored: bool,
 }
 
 /// One entry.
@@ -88,6 +90,8 @@ pub struct Entry {
     pub entity: Entity,
     /// What is known of it, where asked for and not another mount's.
     pub meta: Option<Meta>,
+    /// Whether it would have been hidden, where marks were asked for.
+    pub ignored: bool,
 }
 
 /// A page of a directory.
@@ -174,6 +178,13 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
             .into_iter()
             .map(|kept| with_meta(&listing, kept.name, request.metadata))
             .collect();
+        if request.mark_ignored && request.include_ignored {
+            let hiding = Hiding::at(&listing.root, &listing.path, terms);
+            for entry in &mut entries {
+                let path = entry.path.as_ref();
+                entry.ignored = path.is_some_and(|path| hiding.hides(path, entry.entity));
+            }
+        }
         // Last of all: what was read of a directory moved away meanwhile, names
         // and metadata, is dropped.
         if !listing.root.is_still(&listing.path, &listing.meta) {
@@ -282,6 +293,7 @@ fn with_meta(listing: &Pinned, name: Name, metadata: bool) -> Entry {
         path: name.path,
         entity: name.entity,
         meta: None,
+        ignored: false,
     };
     if metadata
         && entry.path.is_some()

@@ -148,6 +148,7 @@ impl Visit for Packs<'_> {
                     path: Some(path),
                     entity: name.entity,
                     meta: None,
+                    ignored: false,
                 }),
                 (_, Entity::Symlink | Entity::Special | Entity::Mount) | (None, _) => special += 1,
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use encoding_rs::{DecoderResult, EncoderResult, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 use portcullis_proto::{Failure, Reason};
 
-use super::breaks::Unit;
+use super::breaks::{LineEnding, Unit};
 
 /// An encoding that can be read in windows.
 ///
@@ -68,6 +68,11 @@ impl Charset {
     /// The name to report, in lower case: `utf-8`, `utf-16le`, `windows-1252`.
     pub fn label(self) -> String {
         self.0.name().to_ascii_lowercase()
+    }
+
+    /// How the lines of `head`, the start of a text, end.
+    pub(crate) fn line_ending(self, head: &[u8]) -> LineEnding {
+        LineEnding::of(head, self.unit())
     }
 
     pub(super) fn unit(self) -> Unit {

@@ -68,7 +68,7 @@ impl Cursor {
             return Ok(());
         }
         Err(Failure::new(
-            Reason::BadCursor,
+            Reason::VersionMismatch,
             "The file changed since the cursor was made.",
         )
         .hint("Read again without a cursor, from a line number."))

@@ -74,6 +74,15 @@ impl Default for WriteText {
 /// A file that was binary or empty, like one that was not there, has nothing
 /// to keep.
 pub fn encode(text: &str, options: WriteText, existing: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
+    encode_in(text, options, existing).map(|(bytes, _)| bytes)
+}
+
+/// The same, and the encoding it came to.
+pub(crate) fn encode_in(
+    text: &str,
+    options: WriteText,
+    existing: Option<&[u8]>,
+) -> Result<(Vec<u8>, Charset), Failure> {
     let kept = existing
         .filter(|head| !head.is_empty())
         .and_then(|head| Kept::of(head, options.encoding));
@@ -114,12 +123,12 @@ pub fn encode(text: &str, options: WriteText, existing: Option<&[u8]>) -> Result
         .encode(text)
         .map_err(|unencodable| cannot_say(text, unencodable, charset, options.encoding))?;
     if !bom {
-        return Ok(body);
+        return Ok((body, charset));
     }
     // Every encoding that comes here can say it.
     let mut bytes = charset.encode("\u{feff}").unwrap_or_default();
     bytes.extend_from_slice(&body);
-    Ok(bytes)
+    Ok((bytes, charset))
 }
 
 /// What a file that is replaced hands on.

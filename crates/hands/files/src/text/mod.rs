@@ -32,6 +32,7 @@ pub use charset::{Charset, OnMalformed};
 pub use cursor::{Cursor, Growth, Stamp};
 pub use diff::{Diff, renamed, unified};
 pub use edit::{Edit, MAX_EDITS, MAX_RESULT_BYTES, MAX_SPLICES, Planned, Splice, apply, plan};
+pub(crate) use encode::encode_in;
 pub use encode::{Bom, WriteEncoding, WriteEnding, WriteText, encode};
 pub use json::{JsonLimits, read_json};
 pub use page::read_page;

@@ -34,7 +34,7 @@ pub(crate) fn read_all(file: impl AsFd, limit: u64) -> Result<Option<Vec<u8>>, F
 }
 
 /// SHA-256 of `bytes`.
-pub(crate) fn digest(bytes: &[u8]) -> Digest {
+pub fn digest(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 

@@ -24,7 +24,8 @@ mod relocate;
 mod remove;
 mod small;
 
-pub(crate) use base::{digest, digest_file, digest_up_to, read_all};
+pub use base::digest;
+pub(crate) use base::{digest_file, digest_up_to, read_all};
 pub(crate) use carry::carry_over;
 pub(crate) use draft::Draft;
 pub(crate) use lock::{PathLock, Tickets};

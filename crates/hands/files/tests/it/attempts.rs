@@ -55,6 +55,7 @@ pub(crate) fn list_all() -> ListRequest {
         after: None,
         metadata: true,
         include_ignored: false,
+        mark_ignored: false,
     }
 }
 

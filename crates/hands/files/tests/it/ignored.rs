@@ -8,6 +8,7 @@ use crate::attempts::{Reading, attempt, block_on, list_all, text_all, tree_all, 
 fn names(world: &World, dir: &str, include_ignored: bool) -> Vec<String> {
     let request = ListRequest {
         include_ignored,
+        mark_ignored: false,
         metadata: false,
         ..list_all()
     };

@@ -54,6 +54,7 @@ fn on_a_mount_of_its_own_it_is_in_the_root_out_of_reach_and_out_of_git() {
             after: None,
             metadata: false,
             include_ignored: true,
+            mark_ignored: false,
         },
     ))
     .unwrap();

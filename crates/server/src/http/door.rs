@@ -1,0 +1,220 @@
+//! The door: a credential is presented, or nothing more is said.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, COOKIE};
+
+use super::identity::{Identity, Via};
+use super::limits::{FAILED_WINDOW, MAX_FAILED, MAX_FAILING};
+
+/// The cookie of a sign-in.
+pub(crate) const COOKIE_NAME: &str = "portcullis_signin";
+
+/// Knows who a credential stands for. Called for every request, so it waits
+/// for nothing.
+pub trait Doorman: Send + Sync {
+    /// Whose `presented` is, if anybody's, now.
+    fn known(&self, via: Via, presented: &str) -> Option<Identity>;
+}
+
+/// What came of presenting a credential.
+pub(super) enum Met {
+    /// This is who it is.
+    Known(Identity),
+    /// It stands for nobody, or there is none.
+    Unknown,
+    /// Too many that stood for nobody came from there.
+    TooMany,
+}
+
+/// Asks the doorman, and counts who guesses.
+pub(super) struct Door {
+    failing: Mutex<HashMap<IpAddr, Failing>>,
+}
+
+struct Failing {
+    since_us: u64,
+    count: u32,
+}
+
+impl Door {
+    pub(super) fn new() -> Self {
+        Self {
+            failing: Mutex::default(),
+        }
+    }
+
+    pub(super) fn meet(
+        &self,
+        doorman: &dyn Doorman,
+        headers: &HeaderMap,
+        from: IpAddr,
+        now_us: u64,
+    ) -> Met {
+        let Some((via, presented)) = presented(headers) else {
+            return Met::Unknown;
+        };
+        // Looked up even for somebody who has to wait: a guesser behind the
+        // same address must not lock out who holds a good credential.
+        match doorman.known(via, presented) {
+            Some(identity) => Met::Known(identity),
+            None if self.is_too_many(from, now_us) => Met::TooMany,
+            None => Met::Unknown,
+        }
+    }
+
+    fn is_too_many(&self, from: IpAddr, now_us: u64) -> bool {
+        let window_us = u64::try_from(FAILED_WINDOW.as_micros()).unwrap_or(u64::MAX);
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        if failing.len() >= MAX_FAILING && !failing.contains_key(&from) {
+            failing.retain(|_, one| now_us.saturating_sub(one.since_us) < window_us);
+            if failing.len() >= MAX_FAILING {
+                let oldest = failing
+                    .iter()
+                    .min_by_key(|(_, one)| one.since_us)
+                    .map(|(address, _)| *address);
+                if let Some(oldest) = oldest {
+                    failing.remove(&oldest);
+                }
+            }
+        }
+        let one = failing.entry(from).or_insert(Failing {
+            since_us: now_us,
+            count: 0,
+        });
+        if now_us.saturating_sub(one.since_us) >= window_us {
+            *one = Failing {
+                since_us: now_us,
+                count: 0,
+            };
+        }
+        one.count = one.count.saturating_add(1);
+        one.count > MAX_FAILED
+    }
+}
+
+/// The credential in a head. A bearer token is looked at first: a program that
+/// brings one means it, whatever cookies its library keeps.
+fn presented(headers: &HeaderMap) -> Option<(Via, &str)> {
+    let mut authorizations = headers.get_all(AUTHORIZATION).iter();
+    if let Some(value) = authorizations.next() {
+        // Two would let a proxy and us mean different ones.
+        if authorizations.next().is_some() {
+            return None;
+        }
+        let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+        let token = rest.trim();
+        return (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+            .then_some((Via::Bearer, token));
+    }
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| *name == COOKIE_NAME)
+        .map(|(_, value)| (Via::Cookie, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use http::HeaderValue;
+    use portcullis_proto::{Principal, ScopeSet};
+
+    use super::*;
+
+    struct One;
+
+    impl Doorman for One {
+        fn known(&self, via: Via, presented: &str) -> Option<Identity> {
+            (presented == "right").then(|| Identity {
+                principal: Principal::User { id: "ada".into() },
+                user: Arc::from("ada"),
+                scopes: ScopeSet::ALL,
+                via,
+            })
+        }
+    }
+
+    fn headers(pairs: &[(http::HeaderName, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[track_caller]
+    fn check(pairs: &[(http::HeaderName, &'static str)], want: Option<Via>) {
+        let door = Door::new();
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let met = match door.meet(&One, &headers(pairs), from, 0) {
+            Met::Known(identity) => Some(identity.via),
+            Met::Unknown | Met::TooMany => None,
+        };
+        assert_eq!(met, want, "{pairs:?}");
+    }
+
+    #[test]
+    fn a_credential_is_a_bearer_token_or_a_cookie_and_nothing_else() {
+        check(&[(AUTHORIZATION, "Bearer right")], Some(Via::Bearer));
+        check(&[(AUTHORIZATION, "bEARER   right ")], Some(Via::Bearer));
+        check(&[(AUTHORIZATION, "Bearer wrong")], None);
+        check(&[(AUTHORIZATION, "Basic right")], None);
+        check(&[(AUTHORIZATION, "Bearer ")], None);
+        check(&[(AUTHORIZATION, "right")], None);
+        check(&[], None);
+        let twice = [
+            (AUTHORIZATION, "Bearer right"),
+            (AUTHORIZATION, "Bearer right"),
+        ];
+        check(&twice, None);
+        check(
+            &[(COOKIE, "a=b; portcullis_signin=right")],
+            Some(Via::Cookie),
+        );
+        check(&[(COOKIE, "xportcullis_signin=right")], None);
+        // A bearer that stands for nobody is not rescued by a cookie.
+        let both = [
+            (AUTHORIZATION, "Bearer wrong"),
+            (COOKIE, "portcullis_signin=right"),
+        ];
+        check(&both, None);
+    }
+
+    #[test]
+    fn who_guesses_has_to_wait_and_who_knows_does_not() {
+        let door = Door::new();
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let wrong = headers(&[(AUTHORIZATION, "Bearer wrong")]);
+        let right = headers(&[(AUTHORIZATION, "Bearer right")]);
+        for _ in 0..MAX_FAILED {
+            assert!(matches!(door.meet(&One, &wrong, from, 0), Met::Unknown));
+        }
+        assert!(matches!(door.meet(&One, &wrong, from, 0), Met::TooMany));
+        assert!(matches!(door.meet(&One, &right, from, 0), Met::Known(_)));
+        let later = u64::try_from(FAILED_WINDOW.as_micros()).unwrap();
+        assert!(matches!(door.meet(&One, &wrong, from, later), Met::Unknown));
+    }
+
+    #[test]
+    fn counting_guessers_takes_bounded_room() {
+        let door = Door::new();
+        let wrong = headers(&[(AUTHORIZATION, "Bearer wrong")]);
+        for n in 0..10_000_u32 {
+            let from = IpAddr::V4(Ipv4Addr::from(n));
+            assert!(matches!(
+                door.meet(&One, &wrong, from, u64::from(n)),
+                Met::Unknown
+            ));
+        }
+        assert!(door.failing.lock().unwrap().len() <= MAX_FAILING);
+    }
+}

@@ -1,0 +1,85 @@
+//! The body of a request: of the right type, bounded in size and in time.
+
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body as _, Incoming};
+use portcullis_proto::{Failure, Reason};
+use serde::de::DeserializeOwned;
+
+use super::super::guard::media_type;
+use super::super::limits::{BODY_PATIENCE, MAX_JSON};
+use super::super::reply::{self, Reply};
+use super::Errand;
+
+/// Why there is no body to work with.
+pub(super) enum NoBody {
+    /// More than was allowed.
+    TooLarge,
+    /// It did not come in time, or the peer broke off.
+    Lost,
+}
+
+/// Reads at most `most` bytes.
+pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>, NoBody> {
+    let Some(body) = body else {
+        return Ok(Vec::new());
+    };
+    if body.size_hint().lower() > most as u64 {
+        return Err(NoBody::TooLarge);
+    }
+    let collected = tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect());
+    match collected.await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes().into()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(NoBody::TooLarge),
+        Ok(Err(_)) | Err(_) => Err(NoBody::Lost),
+    }
+}
+
+/// The body as `T`, from JSON. A form can send no JSON, so no page can send a
+/// change without asking first.
+pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, Reply> {
+    if media_type(&errand.asked.head.headers).as_deref() != Some("application/json") {
+        return Err(errand.refuse(
+            Failure::new(Reason::BadArguments, "The body is not said to be JSON.")
+                .hint("Send it with Content-Type: application/json."),
+        ));
+    }
+    let bytes = match read(errand.asked.body.take(), MAX_JSON).await {
+        Ok(bytes) => bytes,
+        Err(NoBody::TooLarge) => {
+            drop(errand.refuse(Reason::TooLarge.into()));
+            return Err(reply::refused(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "Request body too large (max 10 MB)",
+                None,
+            ));
+        }
+        Err(NoBody::Lost) => return Err(lost()),
+    };
+    let value: serde_json::Value = match serde_json::from_slice(&bytes) {
+        Ok(value) => value,
+        Err(_) => {
+            drop(errand.refuse(Reason::BadJson.into()));
+            return Err(reply::refused(
+                StatusCode::BAD_REQUEST,
+                "Invalid JSON in request body",
+                None,
+            ));
+        }
+    };
+    serde_json::from_value(value).map_err(|error| {
+        errand.refuse(Failure::new(
+            Reason::BadArguments,
+            format!("The body does not fit the route: {error}."),
+        ))
+    })
+}
+
+/// The body did not come.
+pub(super) fn lost() -> Reply {
+    reply::refused(
+        StatusCode::REQUEST_TIMEOUT,
+        "The body did not come in time.",
+        Some("request_timeout"),
+    )
+}
