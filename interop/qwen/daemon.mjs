@@ -1,6 +1,7 @@
 // Starts `qwen serve` or `portcullis serve` on a free loopback port, and ends it again.
 import { execFileSync, spawn } from 'node:child_process'
 import * as fs from 'node:fs'
+import * as http from 'node:http'
 import * as path from 'node:path'
 
 /** How long a server may take until it says where it listens. */
@@ -13,8 +14,9 @@ export const SCENES = ['main', 'untrusted', 'tokenless', 'origins', 'ordinary']
 export const ALLOWED_ORIGIN = 'https://app.example'
 
 class Daemon {
-  constructor(child, base, token, startedMs) {
-    Object.assign(this, { child, base, token, startedMs, pid: child.pid })
+  /** `firstByteMs`: from its start to the first byte of an answer. */
+  constructor(child, base, token, firstByteMs) {
+    Object.assign(this, { child, base, token, firstByteMs, pid: child.pid })
   }
 
   async end() {
@@ -73,14 +75,19 @@ function start(command, args, env, { token, user = {} }) {
       said += part
       const found = /http:\/\/(?:127\.0\.0\.1|localhost):(\d+)/.exec(said)
       if (!found) return
-      clearTimeout(late)
-      child.removeAllListeners('exit')
-      child.once('exit', () => running.delete(child.pid))
       for (const stream of [child.stdout, child.stderr]) {
         stream.removeListener('data', hear)
         stream.resume()
       }
-      resolve(new Daemon(child, `http://127.0.0.1:${found[1]}`, token, performance.now() - began))
+      const base = `http://127.0.0.1:${found[1]}`
+      http.get(`${base}/health`, { agent: false }, answer => {
+        answer.once('data', () => {
+          clearTimeout(late)
+          child.removeAllListeners('exit')
+          child.once('exit', () => running.delete(child.pid))
+          resolve(new Daemon(child, base, token, performance.now() - began))
+        })
+      }).on('error', error => fail(error.message))
     }
     child.stdout.on('data', hear)
     child.stderr.on('data', hear)
