@@ -27,8 +27,5 @@ if [[ -z ${PORTCULLIS:-} ]]; then
 fi
 # shellcheck source=interop/qwen/install.bash
 source interop/qwen/install.bash
-# On the disk that is built on: writes are durable, and memory would not show it.
-scratch=${CARGO_TARGET_DIR:-target}/tmp
-mkdir -p "$scratch"
 exec "$qwen_node" benches/serve/main.mjs --node "$qwen_node" --qwen "$qwen" \
-  --binary "$(realpath "$PORTCULLIS")" --scratch "$scratch" "$@"
+  --binary "$(realpath "$PORTCULLIS")" "$@"

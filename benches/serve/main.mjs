@@ -2,6 +2,7 @@
 //
 //   main.mjs --node FILE --qwen FILE --binary FILE [--smoke] [--only NAME] [--json FILE]
 import * as fs from 'node:fs'
+import * as os from 'node:os'
 import * as path from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -13,7 +14,7 @@ import { make } from './world.mjs'
 
 const { values } = parseArgs({
   options: {
-    node: { type: 'string' }, qwen: { type: 'string' }, binary: { type: 'string' }, scratch: { type: 'string' },
+    node: { type: 'string' }, qwen: { type: 'string' }, binary: { type: 'string' },
     smoke: { type: 'boolean' }, only: { type: 'string' }, json: { type: 'string' },
   },
 })
@@ -25,7 +26,7 @@ const PLAN = values.smoke
   : { rounds: 5, warmMs: 4_000, wallMs: 5_000, wrkSeconds: 5, starts: 5, idleMs: 10_000 }
 const SIDES = ['ours', 'qwen']
 
-const scratch = fs.realpathSync(fs.mkdtempSync(path.join(values.scratch, 'serve-')))
+const scratch = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'portcullis-serve-')))
 /** One for both, who are never asked at the same time. */
 const root = path.join(scratch, 'workspace')
 const rows = []
