@@ -120,10 +120,11 @@ export async function startQwen({ node, qwen }, { root, state, scene = 'main' })
 export async function startOurs({ binary }, { root, state, scene = 'main' }) {
   const data = path.join(state, 'portcullis-data')
   fs.mkdirSync(data, { recursive: true, mode: 0o700 })
-  fs.writeFileSync(path.join(data, 'settings.json'), JSON.stringify({ permissions: { filesystemRead: 'allow', filesystemWrite: 'allow' } }))
   const env = { PATH: process.env.PATH, HOME: state, LANG: 'C.UTF-8', NO_COLOR: '1' }
-  const args = ['serve', '--dir', root, '--host', '127.0.0.1', '--port', '0', '--data-dir', data]
-  if (scene === 'untrusted') args.push('--untrusted')
+  const args = ['serve', '--host', '127.0.0.1', '--port', '0', '--data-dir', data, '--write']
+  // Who names a directory on the command line trusts it by that; who inherits one does not.
+  if (scene === 'untrusted') env.PORTCULLIS_FILESYSTEM_PATH = root
+  else args.push('--dir', root)
   if (scene === 'origins') args.push('--allow-origin', ALLOWED_ORIGIN)
   const user = userOf(scene, state)
   const daemon = await start(binary, args, env, { user })

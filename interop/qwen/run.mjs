@@ -1,5 +1,6 @@
 // Runs the case table against one server that is up.
 //
+//   run.mjs --differences      which differences are listed, and for how many cases
 //   run.mjs --base URL --token T --root DIR --expect ours|qwen [--scene main] [--only TEXT] [--json FILE] [--verbose]
 //
 // DIR is the server's workspace, laid out by layOut() before the server started. A case
@@ -154,9 +155,15 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { values } = parseArgs({
     options: {
       base: { type: 'string' }, token: { type: 'string' }, root: { type: 'string' }, expect: { type: 'string' },
-      scene: { type: 'string', default: 'main' }, only: { type: 'string' }, json: { type: 'string' }, verbose: { type: 'boolean' },
+      scene: { type: 'string', default: 'main' }, only: { type: 'string' }, json: { type: 'string' }, verbose: { type: 'boolean' }, differences: { type: 'boolean' },
     },
   })
+  if (values.differences) {
+    const counts = new Map()
+    for (const { differs } of await table()) if (differs) counts.set(differs, (counts.get(differs) ?? 0) + 1)
+    for (const [differs, count] of [...counts].sort()) console.log(`${String(count).padStart(4)}  ${differs}`)
+    process.exit(0)
+  }
   layOut(values.root)
   const results = await run(values)
   if (values.json) fs.writeFileSync(values.json, JSON.stringify(results, null, 1))

@@ -60,6 +60,8 @@ export default [
   { name: 'parents are for their owner alone', of: 'ours', ask: upload('@/fresh/a.txt'), differs: 'new directories are 0700', qwen: made({}, { disk: { fresh: { mode: 0o755 } } }), ours: made({}, { disk: { fresh: { mode: 0o700 } } }) },
   { name: 'uploads into an existing subdirectory', of: ROUTE, tree: { sub: dir }, ask: upload('@/sub/a.txt'), want: made({ path: '@/sub/a.txt' }) },
   { name: 'rejects a directory path deeper than the creation cap', of: ROUTE, ask: upload(`@/${'d/'.repeat(65)}a.txt`), want: no('parse_error', {}, { disk: { d: null } }) },
+  { name: 'a path of 64 directories is taken', of: ROUTE, tree: { [`${'d/'.repeat(40)}x`]: '' }, ask: upload(`@/${'d/'.repeat(63)}a.txt`), want: made({ path: `@/${'d/'.repeat(63)}a.txt` }) },
+  { name: 'more than 40 missing directories are made', of: 'ours', ask: upload(`@/${'d/'.repeat(63)}a.txt`), differs: 'parents are made to the depth that is promised', qwen: no('path_not_found'), ours: made({ path: `@/${'d/'.repeat(63)}a.txt` }) },
   { name: 'rejects a non-directory parent', of: ROUTE, tree: { 'file.txt': 'x' }, ask: upload('@/file.txt/a.txt'), want: no('parse_error') },
   refused('rejects a ../ boundary escape', '../escape.txt', 'path_outside_workspace'),
   refused('rejects the suspicious basename report.', '@/report.'),

@@ -18,7 +18,7 @@ const twin = (name, request, want, more = {}) => ({ name, of: TWIN, tree, showsR
 const mismatch = { status: 400, body: { code: 'workspace_mismatch', error: is.text } }
 
 export default [
-  { name: 'has a version, a mode and the protocol', of: CAP, showsRoot: true, ask: capabilities, want: ok({ v: 1, protocolVersions: { current: 'v1', supported: ['v1'] }, mode: is.text, modelServices: [], transports: ['rest'], policy: { permission: is.text } }) },
+  { name: 'has a version, a mode and the protocol', of: CAP, showsRoot: true, ask: capabilities, want: ok({ v: 1, protocolVersions: { current: 'v1', supported: ['v1'] }, mode: is.text, modelServices: [], transports: includes('rest'), policy: { permission: is.text } }) },
   { name: 'advertises workspace file capabilities', of: 'read routes: capability advertisement', showsRoot: true, ask: capabilities, want: ok({ features: includes(...TAGS) }) },
   { name: 'advertises the workspace-qualified core REST capability', of: TWIN, showsRoot: true, ask: capabilities, want: ok({ features: includes('workspace_qualified_rest_core') }) },
   { name: 'advertises health and capabilities', of: CAP, showsRoot: true, ask: capabilities, want: ok({ features: includes('health', 'capabilities') }) },
