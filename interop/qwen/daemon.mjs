@@ -10,7 +10,7 @@ const START_PATIENCE_MS = 30_000
 const END_PATIENCE_MS = 5_000
 
 /** What a scene asks of either program. */
-export const SCENES = ['main', 'untrusted', 'tokenless', 'origins', 'ordinary']
+export const SCENES = ['main', 'untrusted', 'tokenless', 'origins', 'ordinary', 'races']
 export const ALLOWED_ORIGIN = 'https://app.example'
 
 class Daemon {
