@@ -1,9 +1,13 @@
 //! What was typed. Parsing does nothing: no file is opened, no environment
 //! read, and every value that may be left out is an `Option`.
 
+mod accounts;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use accounts::{ExtensionCommand, TokenCommand, TokenCreateArgs, UserCommand};
 
 /// One guarded gate between AI agents and machines.
 #[derive(Debug, Parser)]
@@ -56,6 +60,8 @@ pub(crate) enum When {
 pub(crate) enum Command {
     /// Serve a directory to an agent: MCP on standard input and output
     Mcp(McpArgs),
+    /// Serve a machine to agents over HTTP: REST and MCP, with tokens, questions and an audit
+    Serve(ServeArgs),
     /// Show what an agent sees of a directory, and what it is refused
     Demo(DirArgs),
     /// Ask the rules: which one decides, and what would change it
@@ -72,6 +78,15 @@ pub(crate) enum Command {
     /// Directories you trust to be changed
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// People who may sign in, and what their credentials may be used for
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Tokens for agents and programs
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Extensions that registered themselves, and what they ask for
+    #[command(subcommand)]
+    Extension(ExtensionCommand),
     /// Put back what agents changed
     #[command(subcommand)]
     Undo(UndoCommand),
@@ -120,6 +135,54 @@ pub(crate) struct McpArgs {
     /// What to call the agent's client in the audit and in questions
     #[arg(long, value_name = "NAME")]
     pub(crate) client_name: Option<String>,
+    /// How much to say on standard error
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The directory to serve [default: PORTCULLIS_FILESYSTEM_PATH, then filesystemDir of the
+    /// settings; then, outside a container, the working directory]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) host: std::net::IpAddr,
+    /// The port to listen on; 0 takes one that is free
+    #[arg(long, value_name = "PORT", default_value_t = 7654)]
+    pub(crate) port: u16,
+    /// Another name clients may call this server by, with its port where that differs. Can be
+    /// repeated
+    #[arg(long = "allow-host", value_name = "HOST[:PORT]")]
+    pub(crate) allow_hosts: Vec<String>,
+    /// Pages of this origin may talk to this server. Can be repeated
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    pub(crate) allow_origins: Vec<String>,
+    /// Encrypt, with this certificate and those that lead to it (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Changing files is allowed unasked, for credentials with the scope fs:write. Credentials and
+    /// what runs later by itself still ask
+    #[arg(long, conflicts_with = "filesystem_write")]
+    pub(crate) write: bool,
+    /// Modes of new files and directories: 0600 and 0700, or what your umask leaves
+    #[arg(long, value_name = "HOW", default_value = "private")]
+    pub(crate) new_file_mode: NewFileModeFlag,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionFlags,
+    /// Serve another root as well: its kind, a name for it and its directory. Can be repeated
+    #[arg(long = "root", value_name = "KIND:NAME=PATH", value_parser = parse_root)]
+    pub(crate) roots: Vec<RootFlag>,
+    /// Symbolic links inside the directory
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) symlinks: Option<SymlinksFlag>,
+    /// Files that have another name: refuse them, read those that are your own, or read all
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) hardlinks: Option<HardlinksFlag>,
     /// How much to say on standard error
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,

@@ -26,6 +26,8 @@ pub(crate) struct Environment {
     pub(crate) modes: Vec<(Group, String)>,
     /// Who is at the keyboard, for the audit of answers.
     pub(crate) user: String,
+    /// What says that this is a container, each in words.
+    pub(crate) container: Vec<String>,
 }
 
 impl Environment {
@@ -37,7 +39,8 @@ impl Environment {
             temp: env::temp_dir(),
             data_dir: path("PORTCULLIS_DATA_DIR"),
             settings: path("PORTCULLIS_SETTINGS"),
-            filesystem_path: path("PORTCULLIS_FILESYSTEM_PATH"),
+            filesystem_path: path("PORTCULLIS_FILESYSTEM_PATH")
+                .or_else(|| path("N8N_INSTANCE_AI_FILESYSTEM_PATH")),
             filesystem_write_access: text("PORTCULLIS_FILESYSTEM_WRITE_ACCESS"),
             log_level: text("PORTCULLIS_LOG_LEVEL"),
             modes: Group::ALL
@@ -47,8 +50,23 @@ impl Environment {
             user: text("USER")
                 .or_else(|| text("LOGNAME"))
                 .unwrap_or_else(|| "me".to_owned()),
+            container: container(),
         }
     }
+}
+
+/// What says that this is a container: the marks that Docker, Podman,
+/// Kubernetes and systemd-nspawn leave.
+fn container() -> Vec<String> {
+    let files = ["/.dockerenv", "/run/.containerenv"]
+        .into_iter()
+        .filter(|mark| std::path::Path::new(mark).exists())
+        .map(|mark| format!("{mark} is there"));
+    let variables = ["KUBERNETES_SERVICE_HOST", "container"]
+        .into_iter()
+        .filter(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
+        .map(|name| format!("the variable {name} is set"));
+    files.chain(variables).collect()
 }
 
 /// The variable that sets the mode of `group`.

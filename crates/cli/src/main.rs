@@ -8,7 +8,11 @@ mod environment;
 mod log;
 mod out;
 mod problem;
+mod provider;
+mod record;
 mod settings;
+mod sockets;
+mod times;
 mod wiring;
 
 use std::process::ExitCode;

@@ -147,6 +147,12 @@ fn ended(error: io::Error) -> Problem {
     Problem::new(format!("Standard output could not be written: {error}."))
 }
 
+/// Says something beside an output that a script takes whole, on standard error.
+pub(crate) fn aside(line: impl Display) {
+    // Where standard error is closed there is nobody to tell.
+    writeln!(anstream::stderr(), "{line}").ok();
+}
+
 /// Tells a problem and its next step, on standard error.
 pub(crate) fn tell(problem: &Problem) {
     let mut err = anstream::stderr();

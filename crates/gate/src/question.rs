@@ -70,6 +70,8 @@ pub enum Surface {
     Console,
     /// The agent's client, which the agent's host operates.
     Mcp,
+    /// A program with a credential to answer.
+    Api,
     /// A script, in tests.
     Script,
 }
@@ -81,6 +83,7 @@ impl Surface {
             Self::Terminal => "terminal",
             Self::Console => "console",
             Self::Mcp => "mcp",
+            Self::Api => "api",
             Self::Script => "script",
         }
     }
@@ -90,7 +93,7 @@ impl Surface {
     pub const fn may_say_always(self) -> bool {
         match self {
             Self::Terminal | Self::Console => true,
-            Self::Mcp | Self::Script => false,
+            Self::Mcp | Self::Api | Self::Script => false,
         }
     }
 }

@@ -151,20 +151,15 @@ impl ScopeSet {
 
     /// What a grant on a root may hold for them.
     pub fn access(self) -> AccessSet {
-        let looking = self
-            .has(Scope::FsRead)
-            .then_some(AccessSet::LOOK)
-            .unwrap_or(AccessSet::NONE);
-        let changing = self
-            .has(Scope::FsWrite)
-            .then_some(AccessSet::of(&[
-                Access::Write,
-                Access::Delete,
-                Access::Move,
-                Access::Archive,
-            ]))
-            .unwrap_or(AccessSet::NONE);
-        looking.union(changing)
+        let mut access = AccessSet::NONE;
+        if self.has(Scope::FsRead) {
+            access = access.union(AccessSet::LOOK);
+        }
+        if self.has(Scope::FsWrite) {
+            let changing = [Access::Write, Access::Delete, Access::Move, Access::Archive];
+            access = access.union(AccessSet::of(&changing));
+        }
+        access
     }
 }
 

@@ -12,7 +12,8 @@ mod http;
 mod mcp;
 
 pub use http::{
-    Allowed, BadOrigin, Body, Doorman, Guests, Identity, Listening, Machines, Observer, Reply,
-    Seen, Server, ServerParts, Tls, TlsProblem, Via, listen,
+    Allowed, AuditAsk, AuditLine, AuditSource, BadOrigin, Body, Credentials, Doorman, FollowAudit,
+    Guests, Identity, Listening, Machines, Observer, Providers, Reply, Seen, Server, ServerParts,
+    Tls, TlsProblem, Via, listen,
 };
-pub use mcp::{McpParts, StateKey, serve_pipe, serve_stdio};
+pub use mcp::{HttpMcpParts, McpHttp, McpParts, OAuthResource, StateKey, serve_pipe, serve_stdio};

@@ -16,6 +16,7 @@ mod db;
 mod desk;
 mod error;
 mod nonces;
+mod parked;
 mod questions;
 mod rules;
 mod schema;
@@ -30,6 +31,7 @@ pub use accounts::{
 };
 pub use approver::DurableApprover;
 pub use error::{StoreError, Trouble};
+pub use parked::ParkedApprover;
 pub use questions::{Said, Stage};
 pub use rules::{RuleId, StoredRule};
 pub use store::Store;

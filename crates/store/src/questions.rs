@@ -107,12 +107,21 @@ impl Store {
             let mut rows = statement.query(params![ms(now_ms), limit])?;
             let mut questions = Vec::new();
             while let Some(row) = rows.next()? {
-                let body: String = row.get(0)?;
-                questions.push(serde_json::from_str(&body).map_err(|error| {
-                    StoreError::damaged(format!("a question is not readable: {error}"))
-                })?);
+                questions.push(question_in(&row.get::<_, String>(0)?)?);
             }
             Ok(questions)
+        })
+    }
+
+    /// A question as it was put, whatever became of it; nothing where there is
+    /// none of that name, or it was long ago.
+    pub fn question(&self, id: &QuestionId) -> Result<Option<Question>, StoreError> {
+        self.read(|conn| {
+            let body: Option<String> = conn
+                .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
+                .query_row([id.as_str()], |row| row.get(0))
+                .optional()?;
+            body.map(|body| question_in(&body)).transpose()
         })
     }
 
@@ -140,6 +149,20 @@ impl Store {
             let said = answer_in(tx, id, answer, now_ms)?;
             Ok((said, take_in(tx, id)?.map(|(_, answer)| answer)))
         })
+    }
+
+    /// A question as it was put, however far it has come since.
+    pub fn question(&self, id: &QuestionId) -> Result<Option<Question>, StoreError> {
+        let body: Option<String> = self.read(|conn| {
+            Ok(conn
+                .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
+                .query_row([id.as_str()], |row| row.get(0))
+                .optional()?)
+        })?;
+        body.map(|body| {
+            serde_json::from_str(&body).map_err(|error| StoreError::damaged(error.to_string()))
+        })
+        .transpose()
     }
 
     /// How far a question has come.
@@ -232,6 +255,11 @@ impl Store {
     }
 }
 
+fn question_in(body: &str) -> Result<Question, StoreError> {
+    serde_json::from_str(body)
+        .map_err(|error| StoreError::damaged(format!("a question is not readable: {error}")))
+}
+
 fn answer_in(
     tx: &Transaction<'_>,
     id: &QuestionId,
@@ -309,6 +337,7 @@ fn answer_at(row: &Row<'_>, first: usize) -> Result<Answer, StoreError> {
         Surface::Terminal,
         Surface::Console,
         Surface::Mcp,
+        Surface::Api,
         Surface::Script,
     ];
     Ok(Answer {

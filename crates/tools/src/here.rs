@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use portcullis_files::Authority;
+use portcullis_files::{Authority, ByteWindow};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Group, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task};
+use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task, unknown_tool};
 use crate::quoted::quoted;
-use crate::workspace::{FileAsk, Workspace};
+use crate::workspace::{FileAsk, RawBytes, Workspace, more};
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
     extract_archive, get_file_tree, glob, grep, inspect_archive, list_files, move_path, read_file,
@@ -109,8 +109,7 @@ impl Here {
     }
 
     fn unknown(&self, caller: &Caller, name: &str) -> Failure {
-        let why = Failure::from(Reason::UnknownTool).hint("List the tools; they are all there is.");
-        self.refuse(caller, name, why)
+        self.refuse(caller, name, unknown_tool())
     }
 }
 
@@ -133,6 +132,14 @@ impl Machine for Here {
             tools.extend_from_slice(catalogue::changing());
         }
         tools
+    }
+
+    fn group_of(&self, name: &str) -> Option<Group> {
+        catalogue::looking()
+            .iter()
+            .chain(catalogue::changing())
+            .find(|tool| tool.name == name)
+            .map(|tool| tool.group)
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply> {
@@ -216,6 +223,61 @@ impl Machine for Here {
                 return Err(self.authority.gate().refuse(caller, verb, "", why));
             }
             workspace::serve(&self.authority, caller, root, ask).await
+        })
+    }
+
+    fn raw<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+        (offset, max): (u64, usize),
+    ) -> Task<'a, Result<RawBytes, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Read, path, why));
+            }
+            let window = ByteWindow::Part { offset, max };
+            more::raw(&self.authority, caller, root, path, window).await
+        })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Watch, path, why));
+            }
+            more::watch(&self.authority, caller, root, path).await
+        })
+    }
+
+    fn undoable(&self, caller: &Caller, root: Option<&str>) -> Result<Json, Failure> {
+        if !self.offers_files() {
+            let why = Reason::DeniedByMode.into();
+            return Err(self.authority.gate().refuse(caller, Verb::Stat, "", why));
+        }
+        more::undoable(&self.authority, caller, root)
+    }
+
+    fn undo<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        id: &'a str,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(async move {
+            if !self.offers_changes() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Undo, id, why));
+            }
+            more::undo(&self.authority, caller, root, id).await
         })
     }
 

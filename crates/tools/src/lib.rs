@@ -42,9 +42,10 @@ pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
 pub use machine::{
     Machine, ResourceChange, ResourceChanges, ResourceEntry, ResourcePage, ResourceText,
-    ResourceWatch, Task,
+    ResourceWatch, Task, unknown_tool,
 };
 pub use resource::base64;
 pub use workspace::{
-    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, ReadAsk, Workspace, WriteAsk,
+    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, RawBytes, ReadAsk, Workspace,
+    WriteAsk,
 };

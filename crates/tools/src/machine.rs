@@ -5,10 +5,10 @@ use std::pin::Pin;
 
 use portcullis_files::{Change, Watch};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Json, RootId, ToolCall, ToolReply, ToolSpec};
+use portcullis_proto::{Failure, Group, Json, Reason, RootId, ToolCall, ToolReply, ToolSpec};
 
 use crate::resource;
-use crate::workspace::{FileAsk, Workspace};
+use crate::workspace::{FileAsk, RawBytes, Workspace};
 
 /// What a machine's method returns: boxed, because machines are used as `dyn`.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,6 +53,8 @@ pub struct ResourceWatch {
 pub struct ResourceChange {
     /// `portcullis://<root>/<path>`.
     pub uri: String,
+    /// Its path in the root.
+    pub path: String,
     /// What became of it: `created`, `modified` or `removed`.
     pub change: &'static str,
 }
@@ -83,6 +85,7 @@ impl ResourceWatch {
         };
         let change = |change: &Change| ResourceChange {
             uri: resource::uri(&self.root, &change.path),
+            path: change.path.shown().to_owned(),
             change: change.kind.as_str(),
         };
         Ok(Some(ResourceChanges {
@@ -99,6 +102,10 @@ pub trait Machine: Send + Sync {
     /// The tools there are for `caller`, in a stable order. A group in deny
     /// mode has none.
     fn catalog(&self, caller: &Caller) -> Vec<ToolSpec>;
+
+    /// The group of a tool, whether it is on or not; nothing for a name that is
+    /// no tool's.
+    fn group_of(&self, name: &str) -> Option<Group>;
 
     /// Calls one tool. A failure is a reply too: typed, with its next step.
     fn call<'a>(&'a self, caller: &'a Caller, call: ToolCall) -> Task<'a, ToolReply>;
@@ -138,7 +145,40 @@ pub trait Machine: Send + Sync {
         ask: FileAsk,
     ) -> Task<'a, Result<Json, Failure>>;
 
+    /// Reads some bytes of a file as they are.
+    fn raw<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+        window: (u64, usize),
+    ) -> Task<'a, Result<RawBytes, Failure>>;
+
+    /// Watches a file, or a directory with all below it.
+    fn watch<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        path: &'a str,
+    ) -> Task<'a, Result<ResourceWatch, Failure>>;
+
+    /// What the person behind the caller did and can undo, the newest first.
+    fn undoable(&self, caller: &Caller, root: Option<&str>) -> Result<Json, Failure>;
+
+    /// Undoes one of these.
+    fn undo<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+        id: &'a str,
+    ) -> Task<'a, Result<Json, Failure>>;
+
     /// What a person should know about this machine, in a few sentences for
     /// the agent's instructions.
     fn instructions(&self) -> String;
+}
+
+/// What a call of a tool there is not comes to.
+pub fn unknown_tool() -> Failure {
+    Failure::from(Reason::UnknownTool).hint("List the tools; they are all there is.")
 }

@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::out::{FAINT, Mark, Out, bytes, paint, shown};
 use crate::problem::{Ending, Problem};
 use crate::settings;
+use crate::times::moment;
 use crate::wiring::open_data;
 
 pub(crate) fn run(
@@ -303,35 +304,6 @@ fn word<T: Copy>(
     })
 }
 
-/// A time, or how long ago.
-pub(crate) fn moment(typed: &str, now: u64) -> Result<u64, Problem> {
-    let ago = typed
-        .char_indices()
-        .last()
-        .and_then(|(at, unit)| Some((typed.get(..at)?.parse::<u64>().ok()?, unit)))
-        .and_then(|(count, unit)| {
-            let seconds = match unit {
-                's' => 1,
-                'm' => 60,
-                'h' => 3_600,
-                'd' => 86_400,
-                _ => return None,
-            };
-            count.checked_mul(seconds * 1000)
-        });
-    if let Some(ago) = ago {
-        return Ok(now.saturating_sub(ago));
-    }
-    typed
-        .parse::<jiff::Timestamp>()
-        .ok()
-        .and_then(|at| u64::try_from(at.as_millisecond()).ok())
-        .ok_or_else(|| {
-            Problem::usage(format!("{typed:?} is not a time."))
-                .hint("Write 2026-11-15T08:00:00Z, or how long ago: 90s, 10m, 2h, 7d.")
-        })
-}
-
 fn verify(log: &AuditLog) -> Result<Ending, Problem> {
     let found = log.verify()?;
     let mut out = Out::stdout();
@@ -384,26 +356,4 @@ fn tell_tails(out: &mut Out, found: &Verification) -> Result<(), Problem> {
         )))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_absolute_or_ago() {
-        let now = 1_000_000_000_000;
-        for (typed, want) in [
-            ("90s", now - 90_000),
-            ("10m", now - 600_000),
-            ("2h", now - 7_200_000),
-            ("7d", now - 604_800_000),
-            ("1970-01-01T00:00:01Z", 1000),
-        ] {
-            assert_eq!(moment(typed, now), Ok(want), "{typed}");
-        }
-        for bad in ["", "h", "10", "10x", "yesterday", "é"] {
-            assert!(moment(bad, now).is_err(), "{bad}");
-        }
-    }
 }

@@ -111,7 +111,7 @@ fn check_groups(settings: &Settings, log: Log) -> Result<(), Problem> {
     Ok(())
 }
 
-fn tell_roots(world: &World, log: Log) {
+pub(crate) fn tell_roots(world: &World, log: Log) {
     for declared in world.authority.roots() {
         let (entry, root) = (declared.entry(), declared.root());
         log.info(format_args!(
@@ -132,7 +132,7 @@ fn tell_roots(world: &World, log: Log) {
 
 /// Puts right what a crash left, beside the start and not before it. What is
 /// being recovered is never what a call of ours works on: its process is dead.
-fn recover(world: &World, log: Log) {
+pub(crate) fn recover(world: &World, log: Log) {
     let (authority, data) = (Arc::clone(&world.authority), world.data.clone());
     std::thread::spawn(move || match authority.recover(&data, false) {
         Ok(found) => {
@@ -183,13 +183,13 @@ fn parts(settings: &Settings, world: &World) -> McpParts {
 }
 
 /// The signals by which a client, or a person, ends a server.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self, String> {
+    pub(crate) fn listen() -> Result<Self, String> {
         let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -197,7 +197,7 @@ impl Signals {
         })
     }
 
-    async fn any(&mut self) {
+    pub(crate) async fn any(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -6,13 +6,17 @@ mod audit;
 mod audit_line;
 mod demo;
 mod doctor;
+mod extension;
 mod hammer;
 mod mcp;
 mod policy;
 mod recover;
 mod rules;
+mod serve;
+mod token;
 mod trust;
 mod undo;
+mod user;
 
 use crate::args::{Command, Typed};
 use crate::environment::Environment;
@@ -23,12 +27,16 @@ pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
     let everywhere = &typed.everywhere;
     match &typed.command {
         Command::Mcp(args) => mcp::run(everywhere, env, args),
+        Command::Serve(args) => serve::run(everywhere, env, args),
         Command::Demo(args) => demo::run(everywhere, env, args),
         Command::Policy(command) => policy::run(everywhere, env, command),
         Command::Audit(command) => audit::run(everywhere, env, command),
         Command::Approve(args) => approve::run(everywhere, env, args),
         Command::Rules(command) => rules::run(everywhere, env, command),
         Command::Trust(command) => trust::run(everywhere, env, command),
+        Command::User(command) => user::run(everywhere, env, command),
+        Command::Token(command) => token::run(everywhere, env, command),
+        Command::Extension(command) => extension::run(everywhere, env, command),
         Command::Undo(command) => undo::run(everywhere, env, command),
         Command::Recover(args) => recover::run(everywhere, env, args),
         Command::Doctor(args) => doctor::run(everywhere, env, args),

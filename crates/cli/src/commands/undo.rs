@@ -16,11 +16,11 @@ use portcullis_proto::{Access, Entity, Failure, Principal, Reason, Subject, Verb
 use crate::args::{
     Everywhere, UndoApplyArgs, UndoCommand, UndoListArgs, UndoOneArgs, UndoPlaceArgs,
 };
-use crate::commands::audit;
 use crate::environment::Environment;
 use crate::out::{BOLD, FAINT, GREEN, Mark, Out, RED, bytes, moment, paint, shown};
 use crate::problem::{Ending, Problem};
 use crate::settings::{self, DefaultDir, Overrides, Writing};
+use crate::times;
 use crate::wiring::{Purpose, World};
 
 /// The largest file that a diff is shown of.
@@ -113,7 +113,7 @@ impl Desk {
 
     fn since(&self, typed: Option<&str>) -> Result<Option<u64>, Problem> {
         let now = self.world.clock.now_ms();
-        typed.map(|typed| audit::moment(typed, now)).transpose()
+        typed.map(|typed| times::moment(typed, now)).transpose()
     }
 
     fn list(&self, args: &UndoListArgs) -> Result<Ending, Problem> {

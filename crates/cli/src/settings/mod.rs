@@ -19,7 +19,7 @@ pub(crate) use writing::Writing;
 
 use crate::args::{
     Everywhere, HardlinksFlag, LogLevel, McpArgs, ModeFlag, NewFileModeFlag, PermissionFlags,
-    ResolverFlag, RootFlag, SymlinksFlag,
+    ResolverFlag, RootFlag, ServeArgs, SymlinksFlag,
 };
 use crate::environment::{Environment, mode_variable};
 use crate::problem::Problem;
@@ -126,6 +126,22 @@ impl From<&McpArgs> for Overrides {
             },
             new_file_mode: typed.new_file_mode,
             default_dir: DefaultDir::Nothing,
+        }
+    }
+}
+
+impl From<&ServeArgs> for Overrides {
+    fn from(typed: &ServeArgs) -> Self {
+        Self {
+            dir: typed.dir.clone(),
+            permissions: typed.permissions.clone(),
+            roots: typed.roots.clone(),
+            symlinks: typed.symlinks,
+            hardlinks: typed.hardlinks,
+            log_level: typed.log_level,
+            writing: Writing::Served,
+            new_file_mode: typed.new_file_mode,
+            ..Self::default()
         }
     }
 }

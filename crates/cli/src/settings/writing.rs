@@ -31,6 +31,8 @@ pub(crate) enum Writing {
     AsStored,
     /// Allowed, and the workspaces are trusted: `mcp --write`.
     Allowed,
+    /// At the stored mode; workspaces that were named are trusted by that: `serve`.
+    Served,
     /// By the person at their own terminal, in every root.
     ByPerson,
 }
@@ -54,7 +56,7 @@ impl Writing {
     pub(crate) const fn is_on(self) -> bool {
         match self {
             Self::Off | Self::ByEnvironment => false,
-            Self::AsStored | Self::Allowed | Self::ByPerson => true,
+            Self::AsStored | Self::Allowed | Self::Served | Self::ByPerson => true,
         }
     }
 
@@ -63,7 +65,7 @@ impl Writing {
         let group = Group::FilesystemWrite;
         match self {
             Self::AsStored if modes.of(group) == Mode::Deny => modes.with(group, Mode::Ask),
-            Self::Off | Self::ByEnvironment | Self::AsStored => modes,
+            Self::Off | Self::ByEnvironment | Self::AsStored | Self::Served => modes,
             Self::Allowed => modes.with(group, Mode::Allow),
             Self::ByPerson => modes
                 .with(group, Mode::Allow)
@@ -77,7 +79,8 @@ impl Writing {
         for root in roots {
             let workspace = root.spec.kind == RootKind::Workspace;
             let access = match self {
-                Self::Off | Self::ByEnvironment => continue,
+                // Whoever comes over HTTP is granted what its scopes say.
+                Self::Off | Self::ByEnvironment | Self::Served => continue,
                 Self::AsStored | Self::Allowed if !workspace => continue,
                 Self::AsStored | Self::Allowed => CHANGING,
                 Self::ByPerson => CHANGING.union(AccessSet::of(&[Access::Read, Access::Metadata])),

@@ -7,6 +7,7 @@
     reason = "tests start the binary and build what it looks at"
 )]
 
+mod accounts;
 mod approvals;
 mod audit;
 mod canary;

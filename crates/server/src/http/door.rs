@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
+use portcullis_store::StoreError;
 
 use super::identity::{Identity, Via};
 use super::limits::{FAILED_WINDOW, MAX_FAILED, MAX_FAILING};
@@ -18,6 +19,12 @@ pub(crate) const COOKIE_NAME: &str = "portcullis_signin";
 pub trait Doorman: Send + Sync {
     /// Whose `presented` is, if anybody's, now.
     fn known(&self, via: Via, presented: &str) -> Option<Identity>;
+
+    /// Hears of credentials made or revoked since: called every 50 ms, and
+    /// after a sign-in.
+    fn refresh(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// What came of presenting a credential.

@@ -49,7 +49,14 @@ impl Guests {
             return;
         }
         self.take_back(&identity.principal);
-        let access = identity.scopes.access();
+        // An extension has what its manifest says, root by root, and nothing
+        // for its scopes.
+        let access = match &identity.principal {
+            Principal::User { .. } | Principal::Token { .. } => identity.scopes.access(),
+            Principal::Extension { .. } | Principal::Core { .. } | Principal::Automation { .. } => {
+                AccessSet::NONE
+            }
+        };
         if access != AccessSet::NONE {
             for root in &self.roots {
                 let grant = Grant::new(

@@ -31,6 +31,20 @@ pub(crate) enum Op {
     InspectArchive,
     ExtractArchive,
     CreateArchive,
+    Download,
+    Watch,
+    UndoList,
+    Undo,
+    SignInPage,
+    SignIn,
+    SignOut,
+    ApprovePage,
+    Approvals,
+    WatchApprovals,
+    Answer,
+    Audit,
+    WatchAudit,
+    Metrics,
 }
 
 /// One route.
@@ -73,6 +87,8 @@ macro_rules! table {
 
 const READ: Option<Scope> = Some(Scope::FsRead);
 const WRITE: Option<Scope> = Some(Scope::FsWrite);
+const APPROVE: Option<Scope> = Some(Scope::Approve);
+const AUDIT: Option<Scope> = Some(Scope::Audit);
 
 /// Every route.
 pub(crate) const ROUTES: &[Route] = table! {
@@ -98,7 +114,30 @@ pub(crate) const ROUTES: &[Route] = table! {
     InspectArchive GET "/archive" READ, Some("portcullis_archive");
     ExtractArchive POST "/archive/extract" WRITE, Some("portcullis_archive");
     CreateArchive POST "/archive/create" WRITE, Some("portcullis_archive");
+    Download GET "/file/raw" READ, Some("portcullis_file_raw");
+    Watch GET "/watch" READ, Some("portcullis_watch");
+    UndoList GET "/undo" READ, Some("portcullis_undo");
+    Undo POST "/undo" WRITE, Some("portcullis_undo");
+    SignInPage GET "/sign-in" None, None;
+    SignIn POST "/sign-in" None, Some("portcullis_sign_in");
+    SignOut POST "/sign-out" None, Some("portcullis_sign_in");
+    ApprovePage GET "/approve/{id}" None, None;
+    Approvals GET "/approvals" APPROVE, Some("portcullis_approvals");
+    WatchApprovals GET "/approvals/events" APPROVE, Some("portcullis_approvals");
+    Answer POST "/approvals/{id}" APPROVE, Some("portcullis_approvals");
+    Audit GET "/audit" AUDIT, Some("portcullis_audit");
+    WatchAudit GET "/audit/events" AUDIT, Some("portcullis_audit");
+    Metrics GET "/metrics" AUDIT, Some("portcullis_metrics");
 };
+
+/// What is answered without a credential: that it is up, pages that hold
+/// nothing, and the place where a link becomes a credential.
+pub(crate) const fn is_open(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Health | Op::SignInPage | Op::SignIn | Op::ApprovePage
+    )
+}
 
 /// What a path and method lead to.
 #[derive(Debug)]
@@ -166,6 +205,17 @@ mod tests {
             .filter(|route| route.scope.is_none())
             .map(|route| route.path)
             .collect();
-        assert_eq!(without, ["/health", "/capabilities", "/status"]);
+        assert_eq!(
+            without,
+            [
+                "/health",
+                "/capabilities",
+                "/status",
+                "/sign-in",
+                "/sign-in",
+                "/sign-out",
+                "/approve/{id}"
+            ]
+        );
     }
 }

@@ -3,16 +3,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::header::{ALLOW, ORIGIN, RETRY_AFTER, VARY};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
-use portcullis_gate::Clock;
+use portcullis_gate::{Clock, Gate};
 use portcullis_store::Store;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::desk::{self, AuditSource, Feeds, Metrics};
 use super::door::{Door, Doorman, Met};
 use super::guard::{Allowed, Turned};
 use super::guests::Guests;
@@ -21,7 +23,7 @@ use super::limits::MAX_UPLOADS;
 use super::machines::Machines;
 use super::reply::{self, Reply};
 use super::rest;
-use super::routes::{Found, Op, Route, find};
+use super::routes::{Found, Op, Route, find, is_open};
 
 /// What a server is made of.
 pub struct ServerParts {
@@ -39,6 +41,23 @@ pub struct ServerParts {
     pub clock: Arc<dyn Clock>,
     /// Told of every request.
     pub observer: Arc<dyn Observer>,
+    /// The gate every deed goes through.
+    pub gate: Arc<Gate>,
+    /// Where the record is read.
+    pub audit: Arc<dyn AuditSource>,
+    /// Where people reach this server: scheme, host and port.
+    pub url: String,
+    /// How long a question waits for a person.
+    pub patience: Duration,
+}
+
+impl std::fmt::Debug for ServerParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerParts")
+            .field("allowed", &self.allowed)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Told of every request when it has been answered.
@@ -66,6 +85,8 @@ pub struct Seen<'a> {
 pub struct Server {
     pub(crate) parts: ServerParts,
     pub(crate) uploads: Semaphore,
+    pub(crate) feeds: Feeds,
+    pub(crate) metrics: Metrics,
     door: Door,
     requests: AtomicU64,
     ending: CancellationToken,
@@ -103,6 +124,8 @@ impl Server {
         Arc::new(Self {
             parts,
             uploads: Semaphore::new(MAX_UPLOADS),
+            feeds: Feeds::default(),
+            metrics: Metrics::default(),
             door: Door::new(),
             requests: AtomicU64::new(0),
             ending: CancellationToken::new(),
@@ -135,13 +158,15 @@ impl Server {
         {
             share(&mut reply, origin);
         }
-        self.parts.observer.seen(&Seen {
+        let seen = Seen {
             number,
             route: noted.route,
             status: reply.status().as_u16(),
             duration_us: self.parts.clock.monotonic_us().saturating_sub(began_us),
             identity: noted.identity.as_ref(),
-        });
+        };
+        self.metrics.count(&seen);
+        self.parts.observer.seen(&seen);
         reply
     }
 
@@ -162,8 +187,8 @@ impl Server {
         let found = find(&head.method, &path);
         if let Found::Route(route, _) = found {
             noted.route = Some(route.name);
-            if route.op == Op::Health {
-                return rest::health();
+            if is_open(route.op) {
+                return self.open(route.op, &head, body).await;
             }
         }
         let met = self.door.meet(
@@ -202,6 +227,16 @@ impl Server {
             },
         )
         .await
+    }
+
+    /// What needs no credential.
+    async fn open(self: &Arc<Self>, op: Op, head: &Parts, body: Incoming) -> Reply {
+        match op {
+            Op::SignInPage => desk::sign_in_page(),
+            Op::SignIn => desk::sign_in(self, head, body).await,
+            Op::ApprovePage => desk::approve_page(),
+            _ => rest::health(),
+        }
     }
 }
 

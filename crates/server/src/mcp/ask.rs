@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use portcullis_gate::{Answer, Approver, Decision, Question, Reply, Surface};
 use rmcp::model::{
@@ -137,5 +138,43 @@ impl Approver for Suspend {
     ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(question.clone());
         Box::pin(std::future::ready(Reply::Suspended))
+    }
+}
+
+/// Leaves a question to whoever opens its page, and ends the call with it
+/// unless the answer comes within what the caller waits.
+pub(super) struct Leave {
+    asked: Suspend,
+    wait: Duration,
+}
+
+impl Leave {
+    pub(super) fn after(wait: Duration) -> Self {
+        Self {
+            asked: Suspend::default(),
+            wait,
+        }
+    }
+
+    /// The question that was left.
+    pub(super) fn take(&self) -> Option<Question> {
+        self.asked.take()
+    }
+}
+
+impl Approver for Leave {
+    /// Its answers come from the person's own page, or terminal.
+    fn surface(&self) -> Surface {
+        Surface::Console
+    }
+
+    fn ask<'a>(
+        &'a self,
+        question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        Box::pin(async move {
+            tokio::time::sleep(self.wait).await;
+            self.asked.ask(question).await
+        })
     }
 }

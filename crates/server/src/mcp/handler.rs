@@ -1,26 +1,36 @@
 //! One handler for both eras: a call becomes a caller and a tool call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use portcullis_gate::{Approver, Caller, CancelFlag};
-use portcullis_proto::{Failure, Reason, ToolCall, ToolReply};
+use portcullis_gate::{Approver, Caller, CancelFlag, Question};
+use portcullis_proto::{Failure, QuestionId, Reason, ScopeSet, ToolCall, ToolReply};
 use portcullis_store::DurableApprover;
 use portcullis_tools::ResourceWatch;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, InputRequiredResult, InputResponses,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CreateTaskResult,
+    DiscoverResult, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    InitializeResult, InputRequiredResult, InputResponses, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestMetaObject,
     ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-    UnsubscribeRequestParams,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::task_manager::TaskManager;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ask::{Elicit, Suspend};
+use super::ask::{Elicit, Leave, Suspend};
+use super::seat::{Seat, Seats};
 use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, tell_changes, tell_end};
-use super::{McpParts, resume, shape, written};
+use super::tasks::{MAX_ARGUMENTS, Tasks, Waiting};
+use super::written::{self, Writer};
+use super::{Asking, HttpMcpParts, McpParts, resume, shape};
+
+/// The key under which a retried call names the question it was ended with.
+const QUESTION: &str = "portcullis/question";
 
 /// The era in which every request stands alone.
 fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
@@ -29,65 +39,157 @@ fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Serves one client.
+/// Serves one client on a pipe, or one request or session over HTTP.
 #[derive(Clone)]
 pub(super) struct Handler {
-    parts: McpParts,
+    seats: Seats,
+    asking: Arc<Asking>,
     subscriptions: Arc<Subscriptions>,
+    tasks: Arc<Tasks>,
 }
 
-/// A call on its way: who asks, and where a question to the client waits.
+/// A call on its way: who asks, and where a question waits that outlives it.
 struct Errand {
+    seat: Seat,
     caller: Caller,
-    suspend: Option<Arc<Suspend>>,
+    later: Option<Later>,
     cancel: CancelFlag,
 }
 
+/// How a question is asked that the call does not wait for.
+enum Later {
+    /// The client shows a form, and calls again with what was said.
+    Form(Arc<Suspend>),
+    /// A person opens its page.
+    Page(Arc<Leave>, Arc<str>),
+}
+
+/// A call that ended with a question.
+enum Parked {
+    Form(InputRequiredResult),
+    Page(Box<Question>, Arc<str>),
+}
+
+/// What a retried call brings.
+struct Brought<'a> {
+    state: Option<&'a str>,
+    responses: Option<&'a InputResponses>,
+    bound: &'a [u8],
+}
+
 impl Handler {
-    pub(super) fn new(parts: McpParts) -> Self {
+    pub(super) fn for_one(parts: McpParts) -> Self {
+        let asking = Asking {
+            store: parts.store,
+            clock: parts.clock,
+            state_key: parts.state_key,
+            patience: parts.patience,
+            pending_for: parts.patience,
+        };
+        let seat = Seat {
+            machine: parts.machine,
+            subject: parts.subject,
+            session: Some(parts.session),
+            scopes: ScopeSet::ALL,
+            by_grant_alone: false,
+            waits: Duration::ZERO,
+        };
+        Self::new(Seats::One(seat), Arc::new(asking), Arc::default())
+    }
+
+    pub(super) fn for_everyone(parts: HttpMcpParts) -> Self {
+        let asking = Asking {
+            store: parts.store.clone(),
+            clock: Arc::clone(&parts.clock),
+            state_key: Arc::clone(&parts.state_key),
+            patience: parts.patience,
+            pending_for: parts.pending_for,
+        };
+        Self::new(
+            Seats::Each(Arc::new(parts)),
+            Arc::new(asking),
+            Arc::default(),
+        )
+    }
+
+    /// The same, for another session: it listens to nothing yet.
+    pub(super) fn afresh(&self) -> Self {
+        Self::new(
+            self.seats.clone(),
+            Arc::clone(&self.asking),
+            Arc::clone(&self.tasks),
+        )
+    }
+
+    fn new(seats: Seats, asking: Arc<Asking>, tasks: Arc<Tasks>) -> Self {
         Self {
-            parts,
+            seats,
+            asking,
             subscriptions: Arc::default(),
+            tasks,
         }
     }
 
     /// The caller behind a request, with whoever can be asked: the client if it
     /// can show a form, a person watching elsewhere, or nobody.
-    fn errand(&self, route: &'static str, context: &RequestContext<RoleServer>) -> Errand {
+    fn errand(
+        &self,
+        route: &'static str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Errand, ErrorData> {
+        let seat = self.seats.of(context)?;
         let cancel = CancelFlag::new();
-        let mut caller = Caller::new(self.parts.subject.clone(), route)
-            .in_session(self.parts.session.clone())
-            .patient_for(self.parts.patience)
+        let caller = seat
+            .caller(route)
+            .patient_for(self.asking.patience)
             .leaving_trail()
             .cancelled_by(cancel.clone());
         let shows_forms = context
             .client_capabilities()
-            .is_some_and(|capabilities| capabilities.elicitation.is_some());
-        let mut suspend = None;
-        let inner: Option<Arc<dyn Approver>> = match (shows_forms, is_stateless(context)) {
-            (true, true) => {
+            .and_then(|capabilities| capabilities.elicitation)
+            // Before there were two modes, to have any was to have forms.
+            .is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        let (later, caller) = match (shows_forms, is_stateless(context), &self.seats) {
+            (true, true, _) => {
                 let slot = Arc::new(Suspend::default());
-                suspend = Some(Arc::clone(&slot));
-                caller = caller.asking(slot);
-                return Errand {
-                    caller,
-                    suspend,
-                    cancel,
-                };
+                let caller = caller
+                    .patient_for(self.asking.pending_for)
+                    .asking(Arc::clone(&slot) as Arc<dyn Approver>);
+                (Some(Later::Form(slot)), caller)
             }
-            (true, false) => Some(Arc::new(Elicit(context.peer.clone()))),
-            (false, _) => None,
+            (true, false, _) => {
+                let client = Arc::new(Elicit(context.peer.clone()));
+                (None, caller.asking(self.durably(Some(client))))
+            }
+            (false, _, Seats::Each(parts)) => {
+                let leave = Arc::new(Leave::after(seat.waits.min(self.asking.patience)));
+                let caller = caller
+                    .patient_for(self.asking.pending_for)
+                    .asking(self.durably(Some(Arc::clone(&leave) as Arc<dyn Approver>)));
+                let page = Later::Page(leave, Arc::clone(&parts.approval_url));
+                (Some(page), caller)
+            }
+            (false, _, Seats::One(_)) => (None, caller.asking(self.durably(None))),
         };
-        let clock = Arc::clone(&self.parts.clock);
-        caller = caller.asking(Arc::new(DurableApprover::new(
-            self.parts.store.clone(),
-            inner,
-            clock,
-        )));
-        Errand {
+        Ok(Errand {
+            seat,
             caller,
-            suspend,
+            later,
             cancel,
+        })
+    }
+
+    fn durably(&self, inner: Option<Arc<dyn Approver>>) -> Arc<dyn Approver> {
+        let clock = Arc::clone(&self.asking.clock);
+        let store = self.asking.store.clone();
+        Arc::new(DurableApprover::new(store, inner, clock))
+    }
+
+    /// Who writes the results of tools.
+    fn writer(&self) -> Writer {
+        match self.seats {
+            Seats::One(_) => Writer::Us,
+            Seats::Each(_) => Writer::Rmcp,
         }
     }
 
@@ -98,9 +200,12 @@ impl Handler {
         uri: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<ResourceWatch, Failure> {
-        let mut errand = self.errand("mcp/resources/subscribe", context);
+        let mut errand = self
+            .errand("mcp/resources/subscribe", context)
+            .map_err(|_| Failure::from(Reason::Bug))?;
         errand.caller.approver = None;
-        let watch = self.parts.machine.watch_resource(&errand.caller, uri);
+        errand.may_use_resources(uri)?;
+        let watch = errand.seat.machine.watch_resource(&errand.caller, uri);
         unless_cancelled(context, &errand.cancel, watch)
             .await
             .and_then(|begun| begun)
@@ -110,13 +215,19 @@ impl Handler {
     fn with_answer(
         &self,
         caller: Caller,
-        state: Option<&str>,
-        responses: Option<&InputResponses>,
-        bound: &[u8],
+        meta: &RequestMetaObject,
+        brought: &Brought<'_>,
     ) -> Result<Caller, Failure> {
-        match (state, responses) {
+        if let Some(question) = meta.get(QUESTION) {
+            let id = question.as_str().unwrap_or_default();
+            let who = &caller.subject.principal;
+            let answered = resume::collect(&self.asking, QuestionId::new(id), who)?;
+            return Ok(caller.bringing(answered));
+        }
+        match (brought.state, brought.responses) {
             (Some(state), Some(responses)) => {
-                Ok(caller.bringing(resume::resume(&self.parts, state, responses, bound)?))
+                let answered = resume::resume(&self.asking, state, responses, brought.bound)?;
+                Ok(caller.bringing(answered))
             }
             (Some(_), None) | (None, Some(_)) => Err(Failure::new(
                 Reason::BadArguments,
@@ -127,13 +238,56 @@ impl Handler {
     }
 
     /// The end of a call that waits for a person, if it does.
-    fn waiting(
+    fn waiting(&self, errand: &Errand, bound: &[u8]) -> Option<Result<Parked, Failure>> {
+        match errand.later.as_ref()? {
+            Later::Form(slot) => {
+                let question = slot.take()?;
+                Some(resume::suspend(&self.asking, &question, bound).map(Parked::Form))
+            }
+            Later::Page(leave, pages) => {
+                let question = leave.take()?;
+                Some(Ok(Parked::Page(Box::new(question), Arc::clone(pages))))
+            }
+        }
+    }
+
+    /// What keeps a task; for who did not begin it there is none, and that it
+    /// was asked for is on the record.
+    fn tasks_of(
         &self,
-        errand: &Errand,
-        bound: &[u8],
-    ) -> Option<Result<InputRequiredResult, Failure>> {
-        let question = errand.suspend.as_ref()?.take()?;
-        Some(resume::suspend(&self.parts, &question, bound))
+        id: &str,
+        route: &'static str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<&TaskManager, ErrorData> {
+        let seat = self.seats.of(context)?;
+        self.tasks.of(&seat.subject.principal, id).ok_or_else(|| {
+            let why = Failure::new(Reason::NotFound, "There is no such task of yours.")
+                .hint("Call the tool again.");
+            shape::error(&seat.machine.refuse(&seat.caller(route), id, why))
+        })
+    }
+
+    /// What a client is told first of the machine it works with.
+    fn introduction(&self, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        Ok(self.seats.of(context)?.machine.instructions())
+    }
+}
+
+impl Errand {
+    /// Whether its call is kept, to go on as a task should it have to wait.
+    fn keeps(&self, context: &RequestContext<RoleServer>, bound: &[u8]) -> bool {
+        matches!(self.later, Some(Later::Page(..)))
+            && bound.len() <= MAX_ARGUMENTS
+            && is_stateless(context)
+            && context
+                .client_capabilities()
+                .is_some_and(|able| able.supports_tasks())
+    }
+
+    /// Whether resources are there for it; if not, that is on the record.
+    fn may_use_resources(&self, uri: &str) -> Result<(), Failure> {
+        let refused = |why| self.seat.machine.refuse(&self.caller, uri, why);
+        self.seat.check_resources().map_err(refused)
     }
 }
 
@@ -156,17 +310,44 @@ async fn unless_cancelled<T>(
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
             .enable_resources_subscribe()
             .build();
-        ServerConfig::new(capabilities)
-            .with_server_info(
-                Implementation::new("portcullis", env!("CARGO_PKG_VERSION"))
-                    .with_title("Portcullis"),
-            )
-            .with_instructions(self.parts.machine.instructions())
+        if matches!(self.seats, Seats::Each(_)) {
+            let tasks = ServerCapabilities::builder().enable_tasks().build();
+            capabilities.extensions = tasks.extensions;
+        }
+        ServerConfig::new(capabilities).with_server_info(
+            Implementation::new("portcullis", env!("CARGO_PKG_VERSION")).with_title("Portcullis"),
+        )
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let introduction = self.introduction(&context)?;
+        context.peer.set_peer_info(request.clone());
+        Ok(self
+            .negotiate_initialize(&request)?
+            .with_instructions(introduction))
+    }
+
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let config = self
+            .get_info()
+            .with_instructions(self.introduction(&context)?);
+        let versions = self.supported_protocol_versions().into_owned();
+        let mut found = DiscoverResult::from_server_info(versions, config);
+        // It may differ from one credential to the next.
+        found.cache_scope = CacheScope::Private;
+        Ok(found)
     }
 
     async fn list_tools(
@@ -174,15 +355,10 @@ impl ServerHandler for Handler {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let errand = self.errand("mcp/tools/list", &context);
-        let tools = self
-            .parts
-            .machine
-            .catalog(&errand.caller)
-            .iter()
-            .map(shape::tool)
-            .collect();
-        Ok(ListToolsResult::with_all_items(tools))
+        let errand = self.errand("mcp/tools/list", &context)?;
+        let tools = errand.seat.catalog(&errand.caller);
+        let tools = tools.iter().map(shape::tool).collect();
+        Ok(ListToolsResult::with_all_items(tools).with_cache_scope(CacheScope::Private))
     }
 
     async fn call_tool(
@@ -190,44 +366,93 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut errand = self.errand("mcp/tools/call", &context);
+        let mut errand = self.errand("mcp/tools/call", &context)?;
+        let writer = self.writer();
         let name = request.name.into_owned();
         let arguments = request.arguments.map_or(Value::Null, Value::Object);
         // Only a call that brings an answer, or may have to wait for one, is bound.
-        let bound = if errand.suspend.is_some() || request.request_state.is_some() {
-            resume::bound_to(&self.parts, "tools/call", &name, &arguments)
+        let bound = if errand.later.is_some() || request.request_state.is_some() {
+            let who = &errand.caller.subject.principal;
+            resume::bound_to(who, "tools/call", &name, &arguments)
         } else {
             Vec::new()
         };
-        let caller = errand.caller.clone();
-        match self.with_answer(
-            caller,
-            request.request_state.as_deref(),
-            request.input_responses.as_ref(),
-            &bound,
-        ) {
+        let brought = Brought {
+            state: request.request_state.as_deref(),
+            responses: request.input_responses.as_ref(),
+            bound: &bound,
+        };
+        let ready = errand
+            .seat
+            .check_tool(&name)
+            .and_then(|()| self.with_answer(errand.caller.clone(), &context.meta, &brought));
+        match ready {
             Ok(caller) => errand.caller = caller,
             Err(why) => {
-                let failure = self.parts.machine.refuse(&errand.caller, &name, why);
-                return Ok(written::result(&ToolReply::failed(&failure), None).into());
+                let failure = errand.seat.machine.refuse(&errand.caller, &name, why);
+                return Ok(written::result(&ToolReply::failed(&failure), None, writer).into());
             }
         }
         if let Some(token) = context.meta.get_progress_token() {
             errand.caller = errand.caller.clone().reporting(progress(&context, token));
         }
-        let call = self
-            .parts
-            .machine
-            .call(&errand.caller, ToolCall { name, arguments });
+        let call = ToolCall { name, arguments };
+        let kept = errand.keeps(&context, &bound).then(|| call.clone());
+        let machine = &errand.seat.machine;
+        let call = machine.call(&errand.caller, call);
         let reply = match unless_cancelled(&context, &errand.cancel, call).await {
             Ok(reply) => reply,
             Err(failure) => ToolReply::failed(&failure),
         };
-        match self.waiting(&errand, &bound) {
-            Some(Ok(question)) => Ok(CallToolResponse::InputRequired(question)),
-            Some(Err(failure)) => Ok(written::result(&ToolReply::failed(&failure), None).into()),
-            None => Ok(written::result(&reply, errand.caller.warrant()).into()),
-        }
+        let reply = match self.waiting(&errand, &bound) {
+            Some(Ok(Parked::Form(question))) => {
+                return Ok(CallToolResponse::InputRequired(question));
+            }
+            Some(Ok(Parked::Page(question, pages))) => {
+                let reply = shape::pending(&question, &pages);
+                let waiting = kept.map(|call| Waiting {
+                    asking: Arc::clone(&self.asking),
+                    seat: errand.seat.clone(),
+                    call,
+                    question: *question,
+                    pages,
+                });
+                if let Some(Ok(task)) = waiting.map(|waiting| self.tasks.begin(waiting)) {
+                    return Ok(CreateTaskResult::new(task).into());
+                }
+                reply
+            }
+            Some(Err(failure)) => ToolReply::failed(&failure),
+            None => reply,
+        };
+        Ok(written::result(&reply, errand.caller.warrant(), writer).into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let tasks = self.tasks_of(&request.task_id, "mcp/tasks/get", &context)?;
+        Ok(GetTaskResult::new(tasks.get_task(&request.task_id)?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let tasks = self.tasks_of(&request.task_id, "mcp/tasks/update", &context)?;
+        tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let tasks = self.tasks_of(&request.task_id, "mcp/tasks/cancel", &context)?;
+        tasks.cancel_task(&request.task_id)
     }
 
     async fn list_resources(
@@ -235,17 +460,22 @@ impl ServerHandler for Handler {
         page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let mut errand = self.errand("mcp/resources/list", &context);
+        let mut errand = self.errand("mcp/resources/list", &context)?;
+        if errand.seat.check_resources().is_err() {
+            return Ok(ListResourcesResult::with_all_items(Vec::new())
+                .with_cache_scope(CacheScope::Private));
+        }
         // Listing resources never asks: what would have to be asked about is left out.
         errand.caller.approver = None;
         let cursor = page.and_then(|page| page.cursor);
-        let list = self.parts.machine.resources(&errand.caller, cursor);
+        let list = errand.seat.machine.resources(&errand.caller, cursor);
         let (entries, next) = unless_cancelled(&context, &errand.cancel, list)
             .await
             .and_then(|listed| listed)
             .map_err(|failure| shape::error(&failure))?;
         let mut result =
-            ListResourcesResult::with_all_items(entries.into_iter().map(shape::resource).collect());
+            ListResourcesResult::with_all_items(entries.into_iter().map(shape::resource).collect())
+                .with_cache_scope(CacheScope::Private);
         result.next_cursor = next;
         Ok(result)
     }
@@ -265,28 +495,35 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let mut errand = self.errand("mcp/resources/read", &context);
-        let bound = resume::bound_to(&self.parts, "resources/read", &request.uri, &Value::Null);
+        let mut errand = self.errand("mcp/resources/read", &context)?;
+        let who = &errand.caller.subject.principal;
+        let bound = resume::bound_to(who, "resources/read", &request.uri, &Value::Null);
+        let brought = Brought {
+            state: request.request_state.as_deref(),
+            responses: request.input_responses.as_ref(),
+            bound: &bound,
+        };
+        errand
+            .may_use_resources(&request.uri)
+            .map_err(|failure| shape::error(&failure))?;
         errand.caller = self
-            .with_answer(
-                errand.caller.clone(),
-                request.request_state.as_deref(),
-                request.input_responses.as_ref(),
-                &bound,
-            )
+            .with_answer(errand.caller.clone(), &context.meta, &brought)
             .map_err(|why| {
-                let machine = &self.parts.machine;
+                let machine = &errand.seat.machine;
                 shape::error(&machine.refuse(&errand.caller, &request.uri, why))
             })?;
-        let read = self
-            .parts
-            .machine
-            .read_resource(&errand.caller, &request.uri);
+        let machine = &errand.seat.machine;
+        let read = machine.read_resource(&errand.caller, &request.uri);
         let read = unless_cancelled(&context, &errand.cancel, read)
             .await
             .and_then(|read| read);
         match (self.waiting(&errand, &bound), read) {
-            (Some(Ok(question)), _) => Ok(ReadResourceResponse::InputRequired(question)),
+            (Some(Ok(Parked::Form(question))), _) => {
+                Ok(ReadResourceResponse::InputRequired(question))
+            }
+            (Some(Ok(Parked::Page(question, pages))), _) => {
+                Err(shape::pending_error(&question, &pages))
+            }
             (Some(Err(failure)), _) | (None, Err(failure)) => Err(shape::error(&failure)),
             (None, Ok((text, mime))) => Ok(shape::contents(&request.uri, text, mime).into()),
         }
@@ -299,9 +536,9 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         let uri = request.uri;
         let refused = |failure: Failure| shape::error(&failure);
-        let errand = self.errand("mcp/resources/subscribe", &context);
+        let errand = self.errand("mcp/resources/subscribe", &context)?;
         let place = self.subscriptions.begin(&uri).map_err(|why| {
-            let machine = &self.parts.machine;
+            let machine = &errand.seat.machine;
             refused(machine.refuse(&errand.caller, &uri, why))
         })?;
         let Some(place) = place else {
@@ -365,7 +602,7 @@ impl ServerHandler for Handler {
 }
 
 /// How often at most progress is told.
-const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Tells the client how far a long deed is, from whatever thread does it.
 fn progress(

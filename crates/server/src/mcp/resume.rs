@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use portcullis_gate::{Answered, Question};
-use portcullis_proto::{Failure, QuestionId, Reason};
-use portcullis_store::Said;
+use portcullis_proto::{Failure, Principal, QuestionId, Reason};
+use portcullis_store::{Said, Stage};
 use rmcp::model::{
     ElicitRequest, ElicitResult, InputRequest, InputRequests, InputRequiredResult, InputResponses,
     RequestStateCodec, SealOptions,
@@ -15,14 +15,14 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::McpParts;
+use super::Asking;
 use super::ask::{answer, form};
 
 /// The key of our one question in a result's map.
 const ASK: &str = "approval";
 
 /// What to do about a state that is spent.
-const AGAIN: &str = "Call the tool again without requestState to be asked anew.";
+const AGAIN: &str = "Call it again without the answer to be asked anew.";
 
 #[derive(Serialize, Deserialize)]
 struct State {
@@ -30,24 +30,23 @@ struct State {
 }
 
 /// What a state is bound to: who, and exactly what call.
-pub(super) fn bound_to(parts: &McpParts, method: &str, name: &str, arguments: &Value) -> Vec<u8> {
+pub(super) fn bound_to(who: &Principal, method: &str, name: &str, arguments: &Value) -> Vec<u8> {
     // Objects serialise with sorted keys, so the same arguments are the same bytes.
-    serde_json::to_vec(&(parts.subject.principal.label(), method, name, arguments))
-        .unwrap_or_default()
+    serde_json::to_vec(&(who, method, name, arguments)).unwrap_or_default()
 }
 
 /// Ends a call with the question, durably asked.
 pub(super) fn suspend(
-    parts: &McpParts,
+    asking: &Asking,
     question: &Question,
     bound: &[u8],
 ) -> Result<InputRequiredResult, Failure> {
-    parts.store.ask(question).map_err(Failure::from)?;
-    let left = question.deadline.saturating_sub(parts.clock.now_ms());
+    asking.store.ask(question).map_err(Failure::from)?;
+    let left = question.deadline.saturating_sub(asking.clock.now_ms());
     let options = SealOptions::new()
         .associated_data(bound)
         .ttl(Duration::from_millis(left));
-    let state = codec(parts)?
+    let state = codec(asking)?
         .seal_json_with(
             &State {
                 question: question.id.clone(),
@@ -65,12 +64,12 @@ pub(super) fn suspend(
 
 /// Takes the answer a retried call brings. It counts once.
 pub(super) fn resume(
-    parts: &McpParts,
+    asking: &Asking,
     sealed: &str,
     responses: &InputResponses,
     bound: &[u8],
 ) -> Result<Answered, Failure> {
-    let state: State = codec(parts)?
+    let state: State = codec(asking)?
         .open_json_with(sealed, bound)
         .map_err(|error| {
             Failure::new(
@@ -90,8 +89,8 @@ pub(super) fn resume(
             )
             .hint("Call it again with the answer under the key the question came with.")
         })?;
-    let now = parts.clock.now_ms();
-    match parts
+    let now = asking.clock.now_ms();
+    match asking
         .store
         .answer(&state.question, &answer(&said), now)
         .map_err(Failure::from)?
@@ -107,19 +106,50 @@ pub(super) fn resume(
         }
         Said::Unknown => return Err(Failure::from(Reason::AnswerUsed).hint(AGAIN)),
     }
-    let (digest, answer) = parts
+    take(asking, state.question)
+}
+
+/// Takes the answer that was given to a question elsewhere, for who asked it.
+pub(super) fn collect(
+    asking: &Asking,
+    id: QuestionId,
+    who: &Principal,
+) -> Result<Answered, Failure> {
+    let question = asking.store.question(&id).map_err(Failure::from)?;
+    // Looked at before anything is taken: naming another's question must not
+    // use up its answer, nor tell that it is there.
+    if question.is_none_or(|question| question.subject.principal != *who) {
+        return Err(
+            Failure::new(Reason::NotFound, "There is no such question of yours.")
+                .hint("Call it again without portcullis/question to be asked anew."),
+        );
+    }
+    match asking
         .store
-        .take(&state.question)
+        .poll(&id, asking.clock.now_ms())
         .map_err(Failure::from)?
-        .ok_or_else(|| Failure::from(Reason::AnswerUsed).hint(AGAIN))?;
+    {
+        Stage::Answered(_) => take(asking, id),
+        Stage::Pending => Err(Failure::from(Reason::ApprovalPending)
+            .hint("Call it again, the same way, when somebody has answered.")),
+        Stage::Used(_) => Err(Failure::from(Reason::AnswerUsed).hint(AGAIN)),
+        Stage::Withdrawn | Stage::Expired | Stage::Unknown => {
+            Err(Failure::from(Reason::ApprovalTimeout).hint(AGAIN))
+        }
+    }
+}
+
+fn take(asking: &Asking, question: QuestionId) -> Result<Answered, Failure> {
+    let taken = asking.store.take(&question).map_err(Failure::from)?;
+    let (digest, answer) = taken.ok_or_else(|| Failure::from(Reason::AnswerUsed).hint(AGAIN))?;
     Ok(Answered {
-        question: state.question,
+        question,
         digest,
         answer,
     })
 }
 
-fn codec(parts: &McpParts) -> Result<RequestStateCodec, Failure> {
-    RequestStateCodec::try_new((parts.state_key)()?)
+fn codec(asking: &Asking) -> Result<RequestStateCodec, Failure> {
+    RequestStateCodec::try_new((asking.state_key)()?)
         .map_err(|error| Failure::from(Reason::Bug).detail(error))
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use portcullis_proto::{Failure, ToolSpec};
+use portcullis_gate::Question;
+use portcullis_proto::{Failure, Json, Reason, ToolReply, ToolSpec};
 use portcullis_tools::{ResourceEntry, ResourceText};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -74,4 +75,57 @@ pub(super) fn error(failure: &Failure) -> ErrorData {
         "hint": failure.next_step(),
     });
     ErrorData::invalid_params(failure.message().to_owned(), Some(data))
+}
+
+/// The end of a call that waits for a person, and where that person goes.
+pub(super) fn pending(question: &Question, pages: &str) -> ToolReply {
+    let failure = left(question, pages);
+    let mut reply = ToolReply::failed(&failure);
+    if let Ok(Value::Object(mut told)) = serde_json::from_str(reply.structured.get()) {
+        told.extend(where_to(question, pages));
+        reply.structured = Json::of(&told).unwrap_or(reply.structured);
+    }
+    reply
+}
+
+/// The same, for a resource.
+pub(super) fn pending_error(question: &Question, pages: &str) -> ErrorData {
+    let mut error = error(&left(question, pages));
+    if let Some(Value::Object(told)) = &mut error.data {
+        told.extend(where_to(question, pages));
+    }
+    error
+}
+
+fn left(question: &Question, pages: &str) -> Failure {
+    Failure::new(
+        Reason::ApprovalPending,
+        format!(
+            "It waits for a person's answer, and nothing was done: {}.",
+            question.sentence()
+        ),
+    )
+    .hint(format!(
+        "Have a person answer at {}, then call it again with \"portcullis/question\": \"{}\" in _meta.",
+        page(question, pages),
+        question.id
+    ))
+}
+
+/// Where a person answers a question.
+pub(super) fn page(question: &Question, pages: &str) -> String {
+    format!("{pages}/approve/{}", question.id)
+}
+
+/// What a task says of itself while it waits.
+pub(super) fn waits_at(question: &Question, pages: &str) -> String {
+    format!("Waits for a person's answer at {}.", page(question, pages))
+}
+
+fn where_to(question: &Question, pages: &str) -> [(String, Value); 3] {
+    [
+        ("questionId".to_owned(), question.id.as_str().into()),
+        ("approvalUrl".to_owned(), page(question, pages).into()),
+        ("deadline".to_owned(), question.deadline.into()),
+    ]
 }

@@ -58,7 +58,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let service = Handler::new(parts)
+    let service = Handler::for_one(parts)
         .serve(Wire::new(read, write))
         .await
         .map_err(|error| format!("the client did not begin as MCP does: {error}"))?;

@@ -23,13 +23,12 @@ use tokio::sync::Mutex;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Decoder as _;
 
-use super::written;
+use super::{MAX_MESSAGE, written};
 
 type Received = RxJsonRpcMessage<RoleServer>;
 
-/// The longest message accepted: the most a change may bring, escaped as JSON,
-/// and room to refuse more in words. A longer line is dropped instead of held.
-const MAX_LINE: usize = 16 * 1024 * 1024;
+/// The longest line. A longer one is dropped instead of held.
+const MAX_LINE: usize = MAX_MESSAGE;
 /// How much is read at once.
 const READ: usize = 8 * 1024;
 /// What the buffer keeps of the room a long line took.

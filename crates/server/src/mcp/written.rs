@@ -5,11 +5,15 @@
 //! as the text it will be on the wire, in the place of its structured content:
 //! a string stands there for what is written already. No tool has a string for
 //! a result, so nothing else can look like it, and only [`line`] reads it back.
+//!
+//! Over HTTP rmcp writes the message itself, so there a result is the tree.
 
 use portcullis_gate::Warrant;
 use portcullis_proto::ToolReply;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, JsonRpcMessage, JsonRpcResponse, ServerResult};
+use rmcp::model::{
+    CallToolResult, ContentBlock, JsonRpcMessage, JsonRpcResponse, MetaObject, ServerResult,
+};
 use rmcp::service::TxJsonRpcMessage;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,8 +27,57 @@ struct Settled<'a> {
     wrapper_ids: &'a [String],
 }
 
+impl<'a> Settled<'a> {
+    fn on(warrant: &'a Warrant) -> Self {
+        Self {
+            request_id: &warrant.request_id,
+            policy_source: &warrant.policy_source,
+            wrapper_ids: &warrant.wrapper_ids,
+        }
+    }
+}
+
+/// Who writes a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// Our own wire, by [`line`].
+    Us,
+    /// rmcp, value by value.
+    Rmcp,
+}
+
+/// The key of what a call was settled on.
+const WARRANT: &str = "portcullis/warrant";
+
 /// A reply, and in its metadata on what it was settled.
-pub(super) fn result(reply: &ToolReply, warrant: Option<Warrant>) -> CallToolResult {
+pub(super) fn result(
+    reply: &ToolReply,
+    warrant: Option<Warrant>,
+    writer: Writer,
+) -> CallToolResult {
+    match writer {
+        Writer::Us => written(reply, warrant.as_ref()),
+        Writer::Rmcp => tree(reply, warrant.as_ref()),
+    }
+}
+
+fn tree(reply: &ToolReply, warrant: Option<&Warrant>) -> CallToolResult {
+    // What a tool wrote is JSON: nothing else can stand there.
+    let text = serde_json::from_str::<String>(reply.text.get()).unwrap_or_default();
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = serde_json::from_str(reply.structured.get()).ok();
+    result.is_error = Some(reply.is_error);
+    result.meta = warrant
+        .and_then(|warrant| serde_json::to_value(Settled::on(warrant)).ok())
+        .map(|settled| {
+            let mut meta = MetaObject::new();
+            meta.insert(WARRANT.to_owned(), settled);
+            meta
+        });
+    result
+}
+
+fn written(reply: &ToolReply, warrant: Option<&Warrant>) -> CallToolResult {
     let (text, structured) = (reply.text.get(), reply.structured.get());
     let mut fields = String::with_capacity(text.len() + structured.len() + 512);
     fields.push_str(r#""content":[{"type":"text","text":"#);
@@ -33,16 +86,11 @@ pub(super) fn result(reply: &ToolReply, warrant: Option<Warrant>) -> CallToolRes
     fields.push_str(structured);
     fields.push_str(r#","isError":"#);
     fields.push_str(if reply.is_error { "true" } else { "false" });
-    let settled = warrant.and_then(|warrant| {
-        serde_json::to_string(&Settled {
-            request_id: &warrant.request_id,
-            policy_source: &warrant.policy_source,
-            wrapper_ids: &warrant.wrapper_ids,
-        })
-        .ok()
-    });
+    let settled = warrant.and_then(|warrant| serde_json::to_string(&Settled::on(warrant)).ok());
     if let Some(settled) = settled {
-        fields.push_str(r#","_meta":{"portcullis/warrant":"#);
+        fields.push_str(r#","_meta":{""#);
+        fields.push_str(WARRANT);
+        fields.push_str(r#"":"#);
         fields.push_str(&settled);
         fields.push('}');
     }
@@ -79,7 +127,7 @@ pub(super) fn line(message: &TxJsonRpcMessage<RoleServer>) -> Result<Vec<u8>, se
 #[cfg(test)]
 mod tests {
     use portcullis_proto::{Failure, Reason, RequestId};
-    use rmcp::model::{ContentBlock, MetaObject, NumberOrString};
+    use rmcp::model::NumberOrString;
     use serde_json::json;
 
     use super::*;
@@ -115,12 +163,16 @@ mod tests {
                 json!({"requestId": "r_1", "policySource": "mode:\"allow\"", "wrapperIds": ["a\nb"]}),
             );
             plain.meta = Some(meta);
-            let mut ours = result(&reply, Some(warrant.clone()));
             if legacy {
                 plain.result_type = None;
-                ours.result_type = None;
             }
-            assert_eq!(sent(ours), sent(plain));
+            for writer in [Writer::Us, Writer::Rmcp] {
+                let mut ours = result(&reply, Some(warrant.clone()), writer);
+                if legacy {
+                    ours.result_type = None;
+                }
+                assert_eq!(sent(ours), sent(plain.clone()), "{writer:?}");
+            }
         }
     }
 }

@@ -12,17 +12,26 @@ use portcullis_proto::{
     Access, AccessSet, ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind,
     RunId, SessionId, Subject,
 };
-use portcullis_server::{McpParts, serve_pipe};
+use portcullis_server::{Guests, HttpMcpParts, Identity, Machines, McpHttp, McpParts, serve_pipe};
 use portcullis_store::Store;
-use portcullis_tools::Here;
+use portcullis_tools::{Here, Machine};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 
-/// Closing lines: outcome and policy source.
+/// Closing lines.
 #[derive(Default)]
-pub(crate) struct Lines(pub(crate) Mutex<Vec<(String, String)>>);
+pub(crate) struct Lines(Mutex<Vec<Line>>);
+
+/// What a closing line says, in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) outcome: String,
+    pub(crate) who: String,
+    pub(crate) route: String,
+    pub(crate) reason: Option<&'static str>,
+}
 
 impl Ledger for Lines {
     fn append(&self, event: &Event<'_>) -> Result<(), LedgerDown> {
@@ -32,10 +41,12 @@ impl Ledger for Lines {
                 .as_str()
                 .unwrap()
                 .to_owned();
-            self.0
-                .lock()
-                .unwrap()
-                .push((outcome, event.policy_source.to_owned()));
+            self.0.lock().unwrap().push(Line {
+                outcome,
+                who: event.subject.principal.label(),
+                route: event.route.to_owned(),
+                reason: event.reason.map(portcullis_proto::Reason::as_str),
+            });
         }
         Ok(())
     }
@@ -59,10 +70,31 @@ impl Clock for RealClock {
     }
 }
 
+/// One machine for everybody, or none.
+struct ForAll(Option<Arc<dyn Machine>>);
+
+impl Machines for ForAll {
+    fn of(&self, _identity: &Identity) -> Option<Arc<dyn Machine>> {
+        self.0.clone()
+    }
+
+    fn status(&self, _identity: &Identity) -> Value {
+        Value::Null
+    }
+}
+
+/// A server of MCP over HTTP, and who gives its guests their grants.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) mcp: McpHttp,
+    pub(crate) guests: Arc<Guests>,
+}
+
 pub(crate) struct World {
     pub(crate) dir: PathBuf,
     pub(crate) lines: Arc<Lines>,
     pub(crate) store: Store,
+    gate: Arc<Gate>,
     parts: McpParts,
 }
 
@@ -134,8 +166,55 @@ impl World {
             dir,
             lines,
             store,
+            gate,
             parts,
         }
+    }
+
+    /// A server of its own over the same machine and state, as another process
+    /// would be.
+    pub(crate) fn http(&self) -> Site {
+        self.site(self.http_parts())
+    }
+
+    fn site(&self, parts: HttpMcpParts) -> Site {
+        let roots = vec![RootId::parse("workspace").unwrap()];
+        Site {
+            mcp: McpHttp::new(parts),
+            guests: Arc::new(Guests::new(Arc::clone(&self.gate), roots)),
+        }
+    }
+
+    fn http_parts(&self) -> HttpMcpParts {
+        HttpMcpParts {
+            machines: Arc::new(ForAll(Some(Arc::clone(&self.parts.machine)))),
+            gate: Arc::clone(&self.gate),
+            store: Store::new(self.dir.join("state")),
+            clock: Arc::clone(&self.parts.clock),
+            state_key: Arc::clone(&self.parts.state_key),
+            patience: self.parts.patience,
+            pending_for: Duration::from_mins(1),
+            approval_url: "http://127.0.0.1:7654".into(),
+        }
+    }
+
+    /// One where nobody has a machine to work with.
+    pub(crate) fn http_without_machine(&self) -> Site {
+        self.site(HttpMcpParts {
+            machines: Arc::new(ForAll(None)),
+            ..self.http_parts()
+        })
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.parts.clock)
+    }
+
+    /// The lines of what came through `route`.
+    pub(crate) fn lines_of(&self, route: &str) -> Vec<Line> {
+        let mut lines = self.lines.0.lock().unwrap().clone();
+        lines.retain(|line| line.route == route);
+        lines
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -161,7 +240,7 @@ impl World {
             .lock()
             .unwrap()
             .iter()
-            .map(|(outcome, _)| outcome.clone())
+            .map(|line| line.outcome.clone())
             .collect()
     }
 }

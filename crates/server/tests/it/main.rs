@@ -1,4 +1,4 @@
-//! MCP over a pipe, spoken line by line as clients do, both eras.
+//! MCP over a pipe, spoken line by line as clients do, and over HTTP, both eras.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,6 +11,11 @@
 mod asks;
 mod calls;
 mod client;
+mod http;
+mod http_asks;
+mod http_client;
+mod http_sessions;
+mod http_tasks;
 mod resources;
 mod subscriptions;
 mod writes;

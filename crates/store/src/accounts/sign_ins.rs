@@ -10,8 +10,8 @@ use crate::store::{Store, ms};
 
 /// What the secret of a link begins with.
 const PREFIX: &str = "pcs_";
-/// How long a link can be used: a walk to another computer, and no more.
-const LINK_MS: u64 = 15 * 60 * 1000;
+/// How long a link can be used: no secret stands in a URL for longer.
+const LINK_MS: u64 = 5 * 60 * 1000;
 /// How long a sign-in holds.
 const SIGN_IN_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 /// How many links of one user can wait; the oldest goes.
@@ -30,17 +30,14 @@ pub struct SignedIn {
     pub expires_at: u64,
 }
 
-/// Where a browser uses `link`, on the server at `base`.
+/// Where a browser uses `link`, on the server at `base`. Behind the #, so that
+/// no server or proxy on the way is sent it.
 pub fn sign_in_url(base: &str, link: &Revealed) -> String {
-    format!(
-        "{}/sign-in?link={}",
-        base.trim_end_matches('/'),
-        link.expose()
-    )
+    format!("{}/sign-in#{}", base.trim_end_matches('/'), link.expose())
 }
 
 impl Store {
-    /// Makes a sign-in link of `user`, which counts once and for 15 minutes.
+    /// Makes a sign-in link of `user`, which counts once and for 5 minutes.
     pub fn create_sign_in_link(&self, user: &str, now_ms: u64) -> Result<Revealed, StoreError> {
         let (text, digest) = secret::new_secret()?;
         self.write(Lasting::Disk, |tx| {

@@ -95,7 +95,7 @@ impl Store {
                     Trouble::Refused,
                     format!("{user} does not have {}.", missing.join(", ")),
                 )
-                .hint("`portcullis user list` shows what each user has."));
+                .hint("`portcullis user list` shows what each user has; `portcullis user scope` changes it."));
             }
             let made = New {
                 uid,

@@ -155,5 +155,5 @@ fn keep_an_admin(tx: &Transaction<'_>) -> Result<(), StoreError> {
         Trouble::Refused,
         "That is the last user who may administer. Nothing was changed.",
     )
-    .hint("Add another one first: portcullis user add NAME --scope admin"))
+    .hint("Make another one first: portcullis user add NAME --scope admin,fs:read,fs:write,approve,audit"))
 }

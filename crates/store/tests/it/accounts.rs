@@ -185,6 +185,15 @@ fn an_expired_token_is_refused_listed_and_at_last_forgotten() {
     };
     assert_eq!(book.scopes_of(&principal(&short.id), end - 1), Some(READ));
     assert_eq!(book.scopes_of(&principal(&short.id), end), None);
+    // The same id on behalf of somebody else is nobody.
+    let claimed = Principal::Token {
+        user: "ada".into(),
+        id: long.id.as_str().into(),
+    };
+    assert_eq!(book.scopes_of(&claimed, NOW), None);
+    for id in ["", "short", &format!("{}x", long.id)] {
+        assert_eq!(book.scopes_of(&principal(id), NOW), None);
+    }
     let listed = store.tokens(Some("bob")).unwrap();
     assert!(listed[0].is_expired(end) && !listed[0].is_expired(end - 1));
     assert!(!listed[1].is_expired(u64::MAX));
@@ -262,13 +271,13 @@ fn a_token_is_revoked_by_its_user_or_by_an_admin() {
 }
 
 #[test]
-fn a_link_signs_in_once_and_for_fifteen_minutes() {
+fn a_link_signs_in_once_and_for_five_minutes() {
     let dir = Dir::new();
     let store = with_users(&dir);
     let link = store.create_sign_in_link("bob", NOW).unwrap();
     assert_eq!(
         sign_in_url("http://127.0.0.1:7654/", &link),
-        format!("http://127.0.0.1:7654/sign-in?link={}", link.expose())
+        format!("http://127.0.0.1:7654/sign-in#{}", link.expose())
     );
     let text = link.expose();
     for bad in [
@@ -281,11 +290,11 @@ fn a_link_signs_in_once_and_for_fifteen_minutes() {
         assert!(store.use_sign_in_link(bad, NOW).unwrap().is_none(), "{bad}");
     }
     let signed = store
-        .use_sign_in_link(text, NOW + 15 * MINUTE - 1)
+        .use_sign_in_link(text, NOW + 5 * MINUTE - 1)
         .unwrap()
         .unwrap();
     assert_eq!(signed.user, "bob");
-    assert_eq!(signed.expires_at, NOW + 15 * MINUTE - 1 + 30 * DAY);
+    assert_eq!(signed.expires_at, NOW + 5 * MINUTE - 1 + 30 * DAY);
     assert!(store.use_sign_in_link(text, NOW).unwrap().is_none());
     let book = store.credentials().unwrap();
     let cookie = signed.cookie.expose();
@@ -302,7 +311,7 @@ fn a_link_signs_in_once_and_for_fifteen_minutes() {
     assert!(book.cookie(cookie, signed.expires_at - 1).is_some());
     assert_eq!(book.cookie(cookie, signed.expires_at), None);
     let late = store.create_sign_in_link("bob", NOW).unwrap();
-    let used = store.use_sign_in_link(late.expose(), NOW + 15 * MINUTE);
+    let used = store.use_sign_in_link(late.expose(), NOW + 5 * MINUTE);
     assert!(used.unwrap().is_none());
     // Tried too late, it is used up: a clock that is set back brings nothing back.
     assert!(

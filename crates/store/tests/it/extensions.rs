@@ -233,6 +233,26 @@ fn its_token_follows_its_permissions_its_owner_and_its_state() {
 }
 
 #[test]
+fn a_token_left_by_hand_is_not_the_next_extension_of_that_id() {
+    let dir = Dir::new();
+    let store = with_users(&dir);
+    register(&store, &[READS]);
+    approve(&store, &[READS]);
+    let made = store.create_extension_token("notes", "bob", NOW).unwrap();
+    let by_hand = raw(&dir);
+    by_hand.pragma_update(None, "foreign_keys", false).unwrap();
+    by_hand.execute("DELETE FROM extensions", []).unwrap();
+    let known = || {
+        let book = store.credentials().unwrap();
+        book.bearer(made.secret.expose(), NOW)
+    };
+    assert_eq!(known(), None);
+    store.register_extension("notes", "ada", &[], NOW).unwrap();
+    assert!(store.approve_extension("notes", "ada", &[]).unwrap());
+    assert_eq!(known(), None);
+}
+
+#[test]
 fn extensions_are_bounded() {
     let dir = Dir::new();
     let store = with_users(&dir);

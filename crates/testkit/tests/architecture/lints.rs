@@ -11,6 +11,7 @@ const MAY_LIFT: &[&str] = &[
     "crates/hands/files/build.rs",
     "crates/hands/process/src/lib.rs",
     "crates/hammer/src/lib.rs",
+    "crates/conformance/src/main.rs",
     "crates/store/src/db.rs",
     "crates/cli/src/",
     "crates/testkit/",

@@ -23,7 +23,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("testkit", &["proto", "policy", "gate", "files", "store"]),
-    // A tool for us: it may use everything, and nothing may use it.
+    // Tools for us: they may use everything, and nothing may use them.
+    ("conformance", &["proto", "policy", "gate", "server"]),
     ("bench", &["proto", "policy", "gate", "files"]),
 ];
 
@@ -41,7 +42,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     // CPU clocks of other processes, which rustix does not have.
     ("nix", &["bench"]),
     ("rusqlite", &["store"]),
-    ("rmcp", &["server"]),
+    ("rmcp", &["server", "conformance"]),
     ("clap", &["cli"]),
     ("inquire", &["cli"]),
     ("ed25519-dalek", &["files"]),

@@ -6,6 +6,7 @@
 
 mod cursor;
 mod listing;
+pub(crate) mod more;
 mod reading;
 mod writing;
 
@@ -17,6 +18,8 @@ use portcullis_proto::{Digest, Failure, Json, RootId, Verb};
 
 use self::cursor::Cursor;
 use crate::arguments::scope;
+
+pub use self::more::RawBytes;
 
 /// The largest file that is read whole.
 pub(crate) const MAX_SNAPSHOT: u64 = 256 * 1024;

@@ -1,6 +1,6 @@
 //! The body of a request: of the right type, bounded in size and in time.
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
 use portcullis_proto::{Failure, Reason};
@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use super::super::guard::media_type;
 use super::super::limits::{BODY_PATIENCE, MAX_JSON};
 use super::super::reply::{self, Reply};
+use super::super::server::Asked;
 use super::Errand;
 
 /// Why there is no body to work with.
@@ -34,6 +35,35 @@ pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>,
         Ok(Err(_)) | Err(_) => Err(NoBody::Lost),
     }
 }
+
+/// The body of a request at the desk.
+pub(crate) async fn json_body<T: DeserializeOwned>(asked: &mut Asked) -> Result<T, Reply> {
+    let body = asked.body.take();
+    json_of(&asked.head.headers, body).await
+}
+
+/// A body as `T`, from JSON, where there is no caller to put on the record.
+pub(crate) async fn json_of<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Option<Incoming>,
+) -> Result<T, Reply> {
+    let bad = |what: String| reply::failure(&Failure::new(Reason::BadArguments, what));
+    if media_type(headers).as_deref() != Some("application/json") {
+        return Err(bad(
+            "The body is not said to be JSON: send it with Content-Type: application/json."
+                .to_owned(),
+        ));
+    }
+    let bytes = read(body, MAX_SMALL).await.map_err(|why| match why {
+        NoBody::TooLarge => reply::failure(&Reason::TooLarge.into()),
+        NoBody::Lost => lost(),
+    })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| bad(format!("The body does not fit the route: {error}.")))
+}
+
+/// The largest body at the desk.
+const MAX_SMALL: usize = 64 * 1024;
 
 /// The body as `T`, from JSON. A form can send no JSON, so no page can send a
 /// change without asking first.

@@ -2,21 +2,30 @@
 
 mod body;
 mod capabilities;
+mod changes;
 mod client;
 mod files;
 mod query;
+mod raw;
 mod tools;
+
+pub(super) use self::body::{json_body, json_of};
+pub(super) use self::query::Query;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
-use portcullis_gate::{Caller, CancelFlag};
-use portcullis_proto::{ConversationId, Failure, Reason, RootId, RunId, Scope, SessionId, Subject};
+use portcullis_gate::{Approver, Caller, CancelFlag};
+use portcullis_proto::{
+    ConversationId, Failure, Reason, RootId, RunId, Scope, SessionId, Subject, Verb,
+};
+use portcullis_store::ParkedApprover;
 use portcullis_tools::Machine;
 use serde_json::json;
 
+use super::desk;
 use super::reply::{self, Reply};
 use super::routes::Op;
 use super::server::{Asked, Server};
@@ -64,6 +73,8 @@ struct Errand {
     machine: Arc<dyn Machine>,
     /// The root of the workspace a qualified path named.
     root: Option<RootId>,
+    /// Where its questions are put.
+    parked: Arc<ParkedApprover>,
 }
 
 impl Errand {
@@ -88,6 +99,11 @@ impl Errand {
                 Some("untrusted_workspace"),
             );
         }
+        if why.reason() == Reason::ApprovalPending
+            && let Some(question) = self.parked.last()
+        {
+            return desk::pending(why, &question, &self.server.parts.url);
+        }
         reply::failure(why)
     }
 }
@@ -99,22 +115,34 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked) -> Reply {
     }
     let flag = CancelFlag::new();
     let until_gone = UntilGone(flag.clone());
+    if let Some(scope) = asked.route.scope
+        && !asked.identity.may(scope)
+    {
+        return refuse_scope(server, &asked, scope);
+    }
+    let asked = match at_the_desk(server, asked).await {
+        Desk::Answered(reply) => return reply,
+        Desk::NotIts(asked) => *asked,
+    };
     let caller = caller(&asked).cancelled_by(flag);
     let Some(machine) = server.parts.machines.of(&asked.identity) else {
         return without_machine(server, asked);
     };
+    let parked = Arc::new(ParkedApprover::new(
+        server.parts.store.clone(),
+        desk::waits(&asked.head.headers),
+    ));
+    let caller = caller
+        .asking(Arc::clone(&parked) as Arc<dyn Approver>)
+        .patient_for(server.parts.patience);
     let mut errand = Errand {
         server: Arc::clone(server),
         asked,
         caller,
         machine,
         root: None,
+        parked,
     };
-    if let Some(scope) = errand.asked.route.scope
-        && !errand.asked.identity.may(scope)
-    {
-        return errand.refuse(no_scope(scope));
-    }
     if let Some(named) = &errand.asked.workspace {
         let found = errand
             .machine
@@ -131,15 +159,67 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked) -> Reply {
         };
         errand.root = Some(workspace.root);
     }
+    let brought = desk::bring(
+        &server.parts.store,
+        &errand.asked.head.headers,
+        &errand.asked.identity.principal,
+        server.parts.clock.now_ms(),
+    );
+    match brought {
+        Ok(Some(answered)) => errand.caller = errand.caller.clone().bringing(answered),
+        Ok(None) => {}
+        Err(why) => return errand.refuse(why),
+    }
     let mut reply = route(&mut errand).await;
     reply::settled_on(&mut reply, errand.caller.warrant());
     drop(until_gone);
     reply
 }
 
+/// What became of a request at the desk.
+enum Desk {
+    Answered(Reply),
+    NotIts(Box<Asked>),
+}
+
+/// What is asked of the server itself, and needs no machine.
+async fn at_the_desk(server: &Arc<Server>, asked: Asked) -> Desk {
+    Desk::Answered(match asked.route.op {
+        Op::SignOut => desk::sign_out(server, &asked).await,
+        Op::Approvals => desk::list(server, &asked),
+        Op::WatchApprovals => desk::watch(server, &asked),
+        Op::Answer => desk::answer(server, asked).await,
+        Op::Audit => desk::query(server, &asked).await,
+        Op::WatchAudit => desk::watch_audit(server, &asked).await,
+        Op::Metrics => desk::metrics(server),
+        _ => return Desk::NotIts(Box::new(asked)),
+    })
+}
+
+/// The credential is good, and not for this; that is on the record too.
+fn refuse_scope(server: &Arc<Server>, asked: &Asked, scope: Scope) -> Reply {
+    let why = server.parts.gate.refuse(
+        &caller(asked),
+        Verb::Stat,
+        asked.route.name,
+        no_scope(scope),
+    );
+    reply::failure(&why)
+}
+
 async fn route(errand: &mut Errand) -> Reply {
     match errand.asked.route.op {
-        Op::Health => health(),
+        Op::Health
+        | Op::SignInPage
+        | Op::SignIn
+        | Op::SignOut
+        | Op::ApprovePage
+        | Op::Approvals
+        | Op::WatchApprovals
+        | Op::Answer
+        | Op::Audit
+        | Op::WatchAudit
+        | Op::Metrics => health(),
         Op::Capabilities => capabilities::tell(errand),
         Op::Status => capabilities::status(errand),
         Op::ReadFile => files::read(errand).await,
@@ -161,6 +241,10 @@ async fn route(errand: &mut Errand) -> Reply {
         Op::InspectArchive => tools::inspect_archive(errand).await,
         Op::ExtractArchive => tools::extract_archive(errand).await,
         Op::CreateArchive => tools::create_archive(errand).await,
+        Op::Download => raw::download(errand).await,
+        Op::Watch => changes::watch(errand).await,
+        Op::UndoList => tools::undoable(errand),
+        Op::Undo => tools::undo(errand).await,
     }
 }
 

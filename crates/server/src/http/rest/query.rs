@@ -6,14 +6,14 @@ use portcullis_proto::{Failure, Reason};
 const MAX_PARAMETERS: usize = 32;
 
 /// A query, decoded.
-pub(super) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 fn bad(what: String) -> Failure {
     Failure::new(Reason::BadArguments, what)
 }
 
 impl Query {
-    pub(super) fn of(uri: &http::Uri) -> Self {
+    pub(crate) fn of(uri: &http::Uri) -> Self {
         let query = uri.query().unwrap_or_default();
         Self(
             form_urlencoded::parse(query.as_bytes())
@@ -25,7 +25,7 @@ impl Query {
 
     /// The parameter, if it is there. One that is there twice could mean
     /// either, so it means nothing.
-    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
         let mut values = self.0.iter().filter(|(named, _)| named == name);
         let first = values.next().map(|(_, value)| value.as_str());
         if values.next().is_some() {
@@ -35,7 +35,7 @@ impl Query {
     }
 
     /// A parameter that has to be there and to say something.
-    pub(super) fn required(&self, name: &str) -> Result<String, Failure> {
+    pub(crate) fn required(&self, name: &str) -> Result<String, Failure> {
         match self.text(name) {
             Ok(Some(text)) if !text.is_empty() => Ok(text.to_owned()),
             Ok(Some(_) | None) => Err(bad(format!("The query parameter `{name}` is required."))),
@@ -44,7 +44,7 @@ impl Query {
     }
 
     /// A number between the two, written in digits alone.
-    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Failure> {
+    pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Failure> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
@@ -62,7 +62,7 @@ impl Query {
     }
 
     /// Whether it is `1` or `true`.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Failure> {
         Ok(matches!(self.text(name)?, Some("1" | "true")))
     }
 }

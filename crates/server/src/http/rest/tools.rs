@@ -243,3 +243,33 @@ pub(super) async fn create_archive(errand: &mut Errand) -> Reply {
     let arguments = json!({"dirPath": body.from, "archivePath": body.to});
     call(errand, "create_archive", Ok(arguments)).await
 }
+
+/// What `POST /undo` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct UndoBody {
+    /// What a change, or `GET /undo`, named.
+    id: String,
+}
+
+pub(super) fn undoable(errand: &Errand) -> Reply {
+    match errand.machine.undoable(&errand.caller, errand.root()) {
+        Ok(body) => reply::written(http::StatusCode::OK, body.into_string()),
+        Err(why) => errand.failed(&why),
+    }
+}
+
+pub(super) async fn undo(errand: &mut Errand) -> Reply {
+    let body: UndoBody = match body::json(errand).await {
+        Ok(body) => body,
+        Err(reply) => return reply,
+    };
+    let undone = errand
+        .machine
+        .undo(&errand.caller, errand.root(), &body.id)
+        .await;
+    match undone {
+        Ok(body) => reply::written(http::StatusCode::OK, body.into_string()),
+        Err(why) => errand.failed(&why),
+    }
+}

@@ -1,0 +1,98 @@
+//! `portcullis extension`: what extensions ask for, and what their owner says.
+
+use portcullis_store::{ExtensionState, Store};
+
+use crate::args::{Everywhere, ExtensionCommand};
+use crate::environment::Environment;
+use crate::out::{Mark, Out, moment};
+use crate::problem::{Ending, Problem};
+use crate::settings;
+use crate::wiring::open_data;
+
+pub(crate) fn run(
+    everywhere: &Everywhere,
+    env: &Environment,
+    command: &ExtensionCommand,
+) -> Result<Ending, Problem> {
+    let data = open_data(&settings::data_dir(everywhere, env)?)?;
+    let store = Store::new(data.path());
+    match command {
+        ExtensionCommand::List => list(&store),
+        ExtensionCommand::Approve { id } => approve(&store, id),
+        ExtensionCommand::Revoke { id } => {
+            found(store.revoke_extension(id, None)?)?;
+            told(format_args!(
+                "{id} is revoked with its tokens; running servers refuse them within 100 ms"
+            ))
+        }
+        ExtensionCommand::Remove { id } => {
+            found(store.remove_extension(id, None)?)?;
+            told(format_args!(
+                "{id} is forgotten; whoever registers that id next has what is stored under it"
+            ))
+        }
+    }
+}
+
+fn list(store: &Store) -> Result<Ending, Problem> {
+    let mut out = Out::stdout();
+    let extensions = store.extensions(None)?;
+    if extensions.is_empty() {
+        out.line("No extension has registered.")?;
+        return Ok(Ending::Fine);
+    }
+    let rows: Vec<Vec<String>> = extensions
+        .iter()
+        .map(|one| {
+            vec![
+                one.id.clone(),
+                one.owner.clone().unwrap_or_else(|| "(gone)".to_owned()),
+                match one.state {
+                    ExtensionState::Pending => "? pending",
+                    ExtensionState::Approved => "✓ approved",
+                    ExtensionState::Revoked => "✗ revoked",
+                }
+                .to_owned(),
+                moment(one.created_at),
+                one.permissions.join(" "),
+            ]
+        })
+        .collect();
+    out.table(&["ID", "OWNER", "STATE", "SINCE", "PERMISSIONS"], &rows)?;
+    Ok(Ending::Fine)
+}
+
+fn approve(store: &Store, id: &str) -> Result<Ending, Problem> {
+    let known = store.extensions(None)?.into_iter().find(|one| one.id == id);
+    let Some(known) = known else {
+        return found(false);
+    };
+    let Some(owner) = &known.owner else {
+        return Err(
+            Problem::new("The user it belonged to is gone, so nobody can approve it.").hint(
+                format!("Forget it, and let it register again: portcullis extension remove {id}"),
+            ),
+        );
+    };
+    found(store.approve_extension(id, owner, &known.permissions)?)?;
+    told(format_args!(
+        "{id} may do this on behalf of {owner}: {}",
+        if known.permissions.is_empty() {
+            "nothing".to_owned()
+        } else {
+            known.permissions.join(", ")
+        }
+    ))
+}
+
+fn found(there: bool) -> Result<Ending, Problem> {
+    if there {
+        return Ok(Ending::Fine);
+    }
+    Err(Problem::new("There is no such extension.").hint("portcullis extension list"))
+}
+
+fn told(what: std::fmt::Arguments<'_>) -> Result<Ending, Problem> {
+    Out::stdout().line(Mark::Yes.with(what))?;
+    Ok(Ending::Fine)
+}

@@ -1,0 +1,148 @@
+//! What is told to many at once: one look at the store or the record serves
+//! everybody who listens, and nobody listens for free.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use portcullis_gate::Question;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::super::server::Server;
+use super::owner;
+
+/// How often the store and the record are looked at while somebody listens.
+const EVERY: Duration = Duration::from_millis(200);
+/// How many items wait for a slow listener before it is let go.
+const BACKLOG: usize = 1_024;
+/// How many questions are looked at.
+const MAX_QUESTIONS: usize = 10_000;
+
+/// One thing to tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// Whose it is.
+    pub(crate) owner: Option<String>,
+    pub(crate) event: &'static str,
+    pub(crate) id: String,
+    pub(crate) value: Value,
+    /// The question it is, where it is one: each listener is shown its own view.
+    pub(crate) question: Option<Arc<Question>>,
+}
+
+pub(crate) type Listener = broadcast::Receiver<Arc<Item>>;
+
+/// The feeds of one server; each runs while somebody listens to it.
+#[derive(Default)]
+pub(crate) struct Feeds {
+    questions: Mutex<Option<broadcast::WeakSender<Arc<Item>>>>,
+    audit: Mutex<Option<broadcast::WeakSender<Arc<Item>>>>,
+}
+
+impl Feeds {
+    /// Listens to questions.
+    pub(super) fn questions(&self, server: &Arc<Server>) -> Listener {
+        join(&self.questions, |send| {
+            tokio::spawn(tell_questions(Arc::downgrade(server), send));
+        })
+    }
+
+    /// Listens to the record.
+    pub(super) fn audit(&self, server: &Arc<Server>) -> Listener {
+        join(&self.audit, |send| {
+            tokio::spawn(tell_audit(Arc::downgrade(server), send));
+        })
+    }
+}
+
+fn join(
+    slot: &Mutex<Option<broadcast::WeakSender<Arc<Item>>>>,
+    start: impl FnOnce(broadcast::Sender<Arc<Item>>),
+) -> Listener {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(send) = slot.as_ref().and_then(broadcast::WeakSender::upgrade) {
+        return send.subscribe();
+    }
+    let (send, listener) = broadcast::channel(BACKLOG);
+    *slot = Some(send.downgrade());
+    start(send);
+    listener
+}
+
+/// Tells questions as they come, and as they are settled.
+async fn tell_questions(server: Weak<Server>, send: broadcast::Sender<Arc<Item>>) {
+    let mut known: HashMap<String, Option<String>> = HashMap::new();
+    let mut first = true;
+    while send.receiver_count() > 0 {
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        let now = server.parts.clock.now_ms();
+        if let Ok(pending) = server.parts.store.pending(MAX_QUESTIONS, now) {
+            let mut still = HashMap::new();
+            for question in pending {
+                let whose = owner(&question.subject.principal).map(str::to_owned);
+                let id = question.id.as_str().to_owned();
+                if known.remove(&id).is_none() && !first {
+                    let item = Item {
+                        owner: whose.clone(),
+                        event: "question",
+                        id: id.clone(),
+                        value: Value::Null,
+                        question: Some(Arc::new(question)),
+                    };
+                    send.send(Arc::new(item)).ok();
+                }
+                still.insert(id, whose);
+            }
+            for (id, whose) in known.drain() {
+                let item = Item {
+                    owner: whose,
+                    event: "settled",
+                    value: json!({"id": id}),
+                    id,
+                    question: None,
+                };
+                send.send(Arc::new(item)).ok();
+            }
+            known = still;
+            first = false;
+        }
+        drop(server);
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Tells lines of the record as they are written, by whatever process.
+async fn tell_audit(server: Weak<Server>, send: broadcast::Sender<Arc<Item>>) {
+    let follow = {
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        server.parts.audit.follow()
+    };
+    let Ok(mut follow) = follow else { return };
+    while send.receiver_count() > 0 && server.strong_count() > 0 {
+        // Reading files is not for the threads that answer requests.
+        let looked = tokio::task::spawn_blocking(move || {
+            let lines = follow.poll();
+            (follow, lines)
+        });
+        let Ok((kept, lines)) = looked.await else {
+            return;
+        };
+        follow = kept;
+        for line in lines.unwrap_or_default() {
+            let item = Item {
+                owner: line.owner,
+                event: line.event,
+                id: line.id,
+                value: line.value,
+                question: None,
+            };
+            send.send(Arc::new(item)).ok();
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! What people and their programs do at the desk: sign in, answer questions,
+//! look at the record, and see how the server does.
+
+mod approvals;
+mod audit;
+mod feed;
+mod metrics;
+mod pages;
+mod questions;
+mod signing;
+mod stream;
+
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, Principal, Reason, Subject, Verb};
+
+use super::reply::{self, Reply};
+use super::server::{Asked, Server};
+
+pub use self::audit::{AuditAsk, AuditLine, AuditSource, FollowAudit};
+pub(super) use self::metrics::Metrics;
+
+pub(super) use self::approvals::{answer, list, watch};
+pub(super) use self::audit::{query, watch as watch_audit};
+pub(super) use self::feed::Feeds;
+pub(super) use self::metrics::tell as metrics;
+pub(super) use self::pages::{approve as approve_page, sign_in as sign_in_page};
+pub(super) use self::questions::{bring, pending, waits};
+pub(super) use self::signing::{sign_in, sign_out};
+pub(super) use self::stream::open as open_stream;
+
+/// The person a principal stands for, or acts on behalf of.
+pub(super) fn owner(principal: &Principal) -> Option<&str> {
+    match principal {
+        Principal::User { id } => Some(id),
+        Principal::Token { user, .. } => Some(user),
+        Principal::Core { .. } | Principal::Extension { .. } | Principal::Automation { .. } => None,
+    }
+}
+
+/// Puts on the record that something was refused here, and refuses it.
+fn refuse(server: &Server, asked: &Asked, what: &str, why: Failure) -> Reply {
+    let subject = Subject::of(asked.identity.principal.clone());
+    let caller = Caller::new(subject, asked.route.name).by_grant_alone();
+    let why = server.parts.gate.refuse(&caller, Verb::Stat, what, why);
+    reply::failure(&why)
+}
+
+/// Another person's, or nobody's: the same answer for both, and on the record.
+fn not_yours(server: &Server, asked: &Asked, what: &str) -> Reply {
+    refuse(
+        server,
+        asked,
+        what,
+        Failure::new(Reason::NotFound, "There is no such thing for you."),
+    )
+}

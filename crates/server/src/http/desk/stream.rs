@@ -1,0 +1,141 @@
+//! Server-sent events: bounded, kept alive, ended with the server.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, Response};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+
+use super::super::reply::{Reply, guarded};
+use super::super::server::Server;
+use super::feed::{Item, Listener};
+
+/// How often something is sent where nothing happens.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How many events wait for a reader.
+const QUEUE: usize = 64;
+/// How long a reader may take none of them.
+const READER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// One event: its kind, its id, and what it says.
+pub(crate) type Told = (&'static str, String, Value);
+
+/// A body that is written as it comes.
+struct Stream(mpsc::Receiver<Bytes>);
+
+impl http_body::Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0
+            .poll_recv(cx)
+            .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+/// Where events are put. Dropped, the stream ends.
+pub(crate) struct Sender(mpsc::Sender<Bytes>);
+
+impl Sender {
+    /// Puts one event; false once nobody reads, or not fast enough.
+    pub(crate) async fn tell(&self, (event, id, value): Told) -> bool {
+        let id = id.replace(['\n', '\r', '\0'], " ");
+        self.put(format!("event: {event}\nid: {id}\ndata: {value}\n\n"))
+            .await
+    }
+
+    /// Puts one event that nobody resumes from.
+    pub(crate) async fn say(&self, event: &str, value: &Value) -> bool {
+        self.put(format!("event: {event}\ndata: {value}\n\n")).await
+    }
+
+    /// Shows that it is still there.
+    pub(crate) async fn keep_alive(&self) -> bool {
+        self.put(": keep-alive\n\n".to_owned()).await
+    }
+
+    async fn put(&self, text: String) -> bool {
+        self.0
+            .send_timeout(Bytes::from(text), READER_PATIENCE)
+            .await
+            .is_ok()
+    }
+
+    /// Resolves when nobody reads any more.
+    pub(crate) async fn closed(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// An open stream, and where its events are put.
+pub(crate) fn open() -> (Sender, Reply) {
+    let (send, receive) = mpsc::channel(QUEUE);
+    let mut reply = Response::new(Stream(receive).boxed());
+    let headers = reply.headers_mut();
+    guarded(headers);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Proxies that gather replies would gather this one for ever.
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    (Sender(send), reply)
+}
+
+/// Tells `first`, and then what of the feed `pick` picks, until the reader or
+/// the server ends. A reader that falls behind is told so and let go.
+pub(super) fn events(
+    server: &Arc<Server>,
+    first: Vec<Told>,
+    mut feed: Listener,
+    pick: impl Fn(&Item) -> Option<Told> + Send + 'static,
+) -> Reply {
+    let (send, reply) = open();
+    let ending = server.ending().clone();
+    tokio::spawn(async move {
+        for told in first {
+            if !send.tell(told).await {
+                return;
+            }
+        }
+        loop {
+            let heard = tokio::select! {
+                () = ending.cancelled() => {
+                    send.say("ended", &json!({"reason": "the server ends"})).await;
+                    return;
+                }
+                () = send.closed() => return,
+                heard = tokio::time::timeout(KEEP_ALIVE, feed.recv()) => heard,
+            };
+            let stays = match heard {
+                Err(_) => send.keep_alive().await,
+                Ok(Ok(item)) => match pick(&item) {
+                    Some(told) => send.tell(told).await,
+                    None => true,
+                },
+                Ok(Err(RecvError::Lagged(missed))) => {
+                    send.say("dropped", &json!({"missed": missed})).await;
+                    false
+                }
+                Ok(Err(RecvError::Closed)) => false,
+            };
+            if !stays {
+                return;
+            }
+        }
+    });
+    reply
+}

@@ -1,0 +1,90 @@
+//! Changes as they happen, as events.
+
+use std::time::Duration;
+
+use portcullis_tools::{ResourceChanges, ResourceWatch};
+use serde_json::{Value, json};
+
+use super::super::desk::open_stream;
+use super::super::reply::Reply;
+use super::Errand;
+use super::query::Query;
+
+/// How often something is sent where nothing changes.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+pub(super) async fn watch(errand: &mut Errand) -> Reply {
+    let path = match Query::of(&errand.asked.head.uri).text("path") {
+        Ok(path) => path.unwrap_or(".").to_owned(),
+        Err(why) => return errand.refuse(why),
+    };
+    // Nobody is asked about it: what would have to be asked about is left out.
+    errand.caller.approver = None;
+    // It goes on after this request was answered.
+    errand.caller.cancel = portcullis_gate::CancelFlag::new();
+    let watch = errand
+        .machine
+        .watch(&errand.caller, errand.root(), &path)
+        .await;
+    match watch {
+        Ok(watch) => told(errand, watch),
+        Err(why) => errand.failed(&why),
+    }
+}
+
+fn told(errand: &Errand, mut watch: ResourceWatch) -> Reply {
+    let (send, reply) = open_stream();
+    let ending = errand.server.ending().clone();
+    tokio::spawn(async move {
+        let begun = json!({"complete": watch.is_complete()});
+        if !send.say("begun", &begun).await {
+            return;
+        }
+        loop {
+            let next = tokio::select! {
+                () = ending.cancelled() => {
+                    send.say("ended", &json!({"reason": "the server ends"})).await;
+                    return;
+                }
+                () = send.closed() => return,
+                next = tokio::time::timeout(KEEP_ALIVE, watch.next()) => next,
+            };
+            let stays = match next {
+                Err(_) => send.keep_alive().await,
+                Ok(Ok(Some(changes))) => send.say("changes", &value(&changes)).await,
+                Ok(Ok(None)) => {
+                    send.say("ended", &json!({"reason": "what was watched is gone"}))
+                        .await;
+                    false
+                }
+                Ok(Err(why)) => {
+                    let error = json!({
+                        "errorKind": why.kind().as_str(),
+                        "reason": why.reason().as_str(),
+                        "error": why.message(),
+                    });
+                    send.say("ended", &error).await;
+                    false
+                }
+            };
+            if !stays {
+                return;
+            }
+        }
+    });
+    reply
+}
+
+fn value(changes: &ResourceChanges) -> Value {
+    let each: Vec<Value> = changes
+        .changes
+        .iter()
+        .map(|change| json!({"path": change.path, "uri": change.uri, "change": change.change}))
+        .collect();
+    json!({
+        "changes": each,
+        "more": changes.more,
+        "overflow": changes.overflow,
+        "complete": changes.complete,
+    })
+}

@@ -1,0 +1,187 @@
+//! MCP over HTTP: one address for both eras.
+//!
+//! Whoever comes has passed the door: a request is handed over together with
+//! who sent it. Host, Origin and limits of the connection are the listener's.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Full};
+use portcullis_gate::{Caller, Gate};
+use portcullis_proto::{Failure, Principal, Reason, Subject, Verb};
+use rmcp::ServerHandler;
+use rmcp::model::ProtocolVersion;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::handler::Handler;
+use super::sessions::{MAX_OF_ONE, Opening, Sessions};
+use super::{HttpMcpParts, MAX_MESSAGE};
+use crate::http::Identity;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+/// How the audit names what is done with sessions.
+const ROUTE: &str = "mcp/session";
+
+type Problem = Box<dyn std::error::Error + Send + Sync>;
+type Asked = Request<UnsyncBoxBody<Bytes, Problem>>;
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+type Serve = dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync;
+
+/// MCP at one address. Cheap to clone; clones share sessions.
+#[derive(Clone)]
+pub struct McpHttp {
+    serve: Arc<Serve>,
+    sessions: Arc<Sessions>,
+    gate: Arc<Gate>,
+    ending: CancellationToken,
+}
+
+impl std::fmt::Debug for McpHttp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpHttp").finish_non_exhaustive()
+    }
+}
+
+impl McpHttp {
+    /// The tools of whichever machine a caller works with.
+    pub fn new(parts: HttpMcpParts) -> Self {
+        let gate = Arc::clone(&parts.gate);
+        let handler = Handler::for_everyone(parts);
+        Self::serving(move || handler.afresh(), gate, MAX_OF_ONE)
+    }
+
+    /// Another handler on the very same transport, with at most so many
+    /// sessions for one principal: for the fixtures that conformance is tested
+    /// with, where everybody is the same and nobody ends a session.
+    #[doc(hidden)]
+    pub fn serving<H: ServerHandler + Send + 'static>(
+        handler: impl Fn() -> H + Send + Sync + 'static,
+        gate: Arc<Gate>,
+        sessions_of_one: usize,
+    ) -> Self {
+        let (sessions, ending) = (
+            Arc::new(Sessions::new(sessions_of_one)),
+            CancellationToken::new(),
+        );
+        let config = StreamableHttpServerConfig::default()
+            // Both are looked at before, for every route alike.
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_cancellation_token(ending.clone())
+            .with_json_response(true)
+            .with_max_request_body_bytes(MAX_MESSAGE);
+        let service =
+            StreamableHttpService::new(move || Ok(handler()), Arc::clone(&sessions), config);
+        let serve = move |asked| -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+            let service = service.clone();
+            Box::pin(async move { service.handle(asked).await })
+        };
+        Self {
+            serve: Arc::new(serve),
+            sessions,
+            gate,
+            ending,
+        }
+    }
+
+    /// Ends every stream: the server is about to stop.
+    pub fn end_streams(&self) {
+        self.ending.cancel();
+    }
+
+    /// Answers a request of `identity`: GET, POST or DELETE.
+    pub async fn answer<B>(&self, identity: Identity, request: Request<B>) -> Answer
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Problem>,
+    {
+        let (mut head, body) = request.into_parts();
+        if is_stateless(&head.headers) {
+            // That era has no sessions: an id says nothing.
+            head.headers.remove(SESSION);
+        } else if let Some(id) = named(&head.headers) {
+            match self.sessions.whose(id) {
+                Some(owner) if owner == identity.principal => {}
+                Some(_) => {
+                    self.record(
+                        &identity.principal,
+                        Failure::new(Reason::NoGrant, "The session is somebody else's."),
+                    );
+                    return no_session();
+                }
+                None => return no_session(),
+            }
+        }
+        let principal = identity.principal.clone();
+        head.extensions.insert(identity);
+        let body = body.map_err(Into::into).boxed_unsync();
+        let answer = (self.serve)(Request::from_parts(head, body));
+        match Opening::during(principal.clone(), answer).await {
+            Ok(answer) => answer,
+            Err(failure) => too_many(&self.record(&principal, failure)),
+        }
+    }
+
+    fn record(&self, principal: &Principal, why: Failure) -> Failure {
+        let caller = Caller::new(Subject::of(principal.clone()), ROUTE);
+        self.gate.refuse(&caller, Verb::Stat, "session", why)
+    }
+}
+
+/// Whether a head says that its request stands alone.
+fn is_stateless(headers: &HeaderMap) -> bool {
+    headers
+        .get(VERSION)
+        .and_then(|version| version.to_str().ok())
+        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// The session a head names, as rmcp reads it.
+fn named(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION)?.to_str().ok()
+}
+
+/// The same for a session that is not there and for one of somebody else.
+fn no_session() -> Answer {
+    let error = json!({
+        "code": -32001,
+        "message": "There is no such session. Begin anew with initialize.",
+    });
+    refused(StatusCode::NOT_FOUND, &error)
+}
+
+fn too_many(failure: &Failure) -> Answer {
+    let error = json!({
+        "code": -32000,
+        "message": failure.message(),
+        "data": {
+            "errorKind": failure.kind().as_str(),
+            "reason": failure.reason().as_str(),
+            "hint": failure.next_step(),
+            "status": StatusCode::TOO_MANY_REQUESTS.as_u16(),
+        },
+    });
+    let mut answer = refused(StatusCode::TOO_MANY_REQUESTS, &error);
+    let headers = answer.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("60"));
+    answer
+}
+
+fn refused(status: StatusCode, error: &Value) -> Answer {
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
+    let mut answer = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

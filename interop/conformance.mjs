@@ -1,0 +1,126 @@
+// Runs the conformance suites: node conformance.mjs NODE_MODULES FIXTURES PORTCULLIS SCRATCH
+//
+// First the whole suites, against our transport with their fixtures on it. Then the
+// scenarios that need no fixtures, against what is really served, with a token that a
+// proxy puts into every request: the suites know of none.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import readline from 'node:readline';
+
+const [modules, fixtures, portcullis, scratch] = process.argv.slice(2);
+
+// What the served product is asked, by suite. The rest calls tools by their fixture names.
+const PLAIN_01 = [
+  'server-initialize', 'ping', 'tools-list', 'resources-list', 'prompts-list',
+  'server-sse-multiple-streams', 'dns-rebinding-protection',
+];
+const PLAIN_02 = {
+  '2025-11-25': [
+    'server-initialize', 'server-session-lifecycle', 'ping', 'tools-list', 'resources-list',
+    'prompts-list', 'server-sse-multiple-streams', 'dns-rebinding-protection',
+  ],
+  '2026-07-28': ['tools-list', 'resources-list', 'prompts-list', 'dns-rebinding-protection'],
+};
+
+let failed = 0;
+
+// Starts a program and gives the first line it says that `wanted` finds something in.
+async function start(program, args, wanted) {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const lines = readline.createInterface({ input: child.stdout });
+  const found = await new Promise((resolve, reject) => {
+    lines.on('line', (line) => {
+      const match = line.match(wanted);
+      if (match) resolve(match[0]);
+    });
+    child.on('exit', (code) => reject(new Error(`${program} ended with ${code} before it was ready`)));
+  });
+  return { child, found };
+}
+
+async function stop(child) {
+  child.removeAllListeners('exit');
+  const gone = new Promise((resolve) => child.on('exit', resolve));
+  child.kill('SIGTERM');
+  await gone;
+}
+
+function walk(directory) {
+  return fs.readdirSync(directory, { withFileTypes: true }).flatMap((entry) => {
+    const inside = path.join(directory, entry.name);
+    return entry.isDirectory() ? walk(inside) : [inside];
+  });
+}
+
+// Runs a suite, counts its checks, and says so. No check at all is a failure too.
+let runs = 0;
+async function run(name, suite, url, ...args) {
+  const out = path.join(scratch, `run-${(runs += 1)}`);
+  fs.mkdirSync(out);
+  const program = path.join(modules, suite, 'dist/index.js');
+  const child = spawn(process.execPath, [program, 'server', '--url', url, '-o', out, ...args]);
+  let said = '';
+  child.stdout.on('data', (text) => (said += text));
+  child.stderr.on('data', (text) => (said += text));
+  const code = await new Promise((resolve) => child.on('exit', resolve));
+  const counts = {};
+  const wrong = [];
+  const files = walk(out).filter((file) => path.basename(file) === 'checks.json');
+  for (const file of files) {
+    for (const check of JSON.parse(fs.readFileSync(file, 'utf8'))) {
+      counts[check.status] = (counts[check.status] ?? 0) + 1;
+      if (check.status === 'FAILURE') {
+        wrong.push(`${path.basename(path.dirname(file))}: ${check.id}: ${check.errorMessage}`);
+      }
+    }
+  }
+  const passed = counts.SUCCESS ?? 0;
+  const bad = wrong.length > 0 || code !== 0 || passed === 0;
+  const words = Object.entries(counts).map(([status, count]) => `${count} ${status}`).join(', ');
+  console.log(`${bad ? 'FAILED' : 'ok'}  ${name}: ${files.length} scenarios, ${words || 'no checks'}`);
+  if (bad) {
+    failed += 1;
+    console.log(wrong.length ? wrong.join('\n') : said.slice(-4000));
+  }
+  return passed;
+}
+
+// Stands in front of `upstream` and brings `token`. A Host or Origin that means the proxy
+// means the server behind it; any other goes on as it is, for the server to refuse.
+async function proxy(upstream, token) {
+  const behind = new URL(upstream);
+  const server = http.createServer((request, response) => {
+    const own = `127.0.0.1:${server.address().port}`;
+    const headers = { ...request.headers, authorization: `Bearer ${token}` };
+    for (const name of ['host', 'origin']) {
+      headers[name] &&= headers[name].replace(own, behind.host)
+        .replace(`localhost:${server.address().port}`, behind.host);
+    }
+    const forward = http.request(
+      { host: behind.hostname, port: behind.port, path: request.url, method: request.method, headers },
+      (answer) => {
+        response.writeHead(answer.statusCode, answer.headers);
+        answer.pipe(response);
+      },
+    );
+    forward.on('error', () => response.destroy());
+    response.on('close', () => forward.destroy());
+    request.pipe(forward);
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { server, url: `http://127.0.0.1:${server.address().port}${behind.pathname}` };
+}
+
+const fixture = await start(fixtures, [], /http:\S+/);
+let checks = 0;
+checks += await run('0.1.16, all, fixtures', 'suite-0.1', fixture.found, '--suite', 'all');
+for (const revision of ['2025-11-25', '2026-07-28']) {
+  const name = `0.2.0-alpha.12, ${revision}, fixtures`;
+  checks += await run(name, 'suite-0.2', fixture.found, '--requirements', revision);
+}
+await stop(fixture.child);
+
+console.log(`${checks} checks passed, ${failed} runs failed`);
+process.exit(failed === 0 ? 0 : 1);
