@@ -129,15 +129,30 @@ export async function startOurs({ binary }, { root, state, scene = 'main' }) {
   const user = userOf(scene, state)
   const daemon = await start(binary, args, env, { user })
   try {
-    const said = execFileSync(binary, ['token', 'create', '--scope', 'fs:read,fs:write', '--data-dir', data], { ...user, env, encoding: 'utf8' })
+    const said = execFileSync(binary, ['token', 'create', '--scope', 'fs:read,fs:write', '--data-dir', data], { ...user, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
     const token = /pcl_[a-z0-9]+_[A-Za-z0-9_-]+/.exec(said)?.[0]
     if (!token) throw new Error(`no token in what \`token create\` said: ${said}`)
+    await known(daemon.base, token)
     if (scene !== 'tokenless') daemon.token = token
     return daemon
   } catch (error) {
     await daemon.end()
     throw error
   }
+}
+
+/** A server that runs hears of a new token within 100 ms; asked sooner, it does not know it. */
+async function known(base, token) {
+  for (const until = Date.now() + 2_000; Date.now() < until; await new Promise(resolve => setTimeout(resolve, 20))) {
+    const status = await new Promise((resolve, reject) => {
+      http.get(`${base}/capabilities`, { agent: false, headers: { authorization: `Bearer ${token}` } }, answer => {
+        answer.resume()
+        resolve(answer.statusCode)
+      }).on('error', reject)
+    })
+    if (status === 200) return
+  }
+  throw new Error('a token made two seconds ago is still unknown')
 }
 
 export const starters = { qwen: startQwen, ours: startOurs }

@@ -11,6 +11,7 @@ const asks = (name, path, tree = {}) => ({ name, of: 'ours', tree, ask: create(`
 const utf16 = text => Buffer.concat([Buffer.from([0xff, 0xfe]), Buffer.from(text, 'utf16le')])
 const GBK = Buffer.from('c4e3bac3cac0bde7a3ac0a', 'hex')
 const HUGE = 'a\n'.repeat(SNAPSHOT)
+const OTHER = 'b\n'.repeat(SNAPSHOT)
 
 export default [
   { name: 'creates a text file with no-store headers', of: ROUTE, ask: create('@/new.txt', 'hello\n'), want: made({ kind: 'file_write', path: '@/new.txt', mode: 'create', created: true, sizeBytes: 6, hash: sha256('hello\n'), encoding: 'utf-8', bom: false, lineEnding: 'lf', matchedIgnore: null }, { headers: { 'cache-control': 'no-store' }, disk: { 'new.txt': 'hello\n' } }) },
@@ -69,7 +70,8 @@ export default [
   { name: 'preserves an executable +x bit', of: CORE, tree: { 'm.sh': mode(0o755, 'old') }, ask: replace('@/m.sh', 'new', sha256('old')), want: ok({}, { disk: { 'm.sh': { mode: 0o755 } } }) },
   { name: 'a read-only file is not replaced unless told', of: 'ours', tree: { 'm.txt': mode(0o444, 'old') }, ask: replace('@/m.txt', 'new', sha256('old')), differs: 'a read-only file is not replaced unless told', qwen: ok({}, { disk: { 'm.txt': 'new' } }), ours: no('permission_denied', {}, { disk: { 'm.txt': 'old' } }) },
   { name: 'a replace breaks a hard link and leaves the other name', of: 'ours', tree: { 'a.txt': 'old', 'b.txt': hardLink('a.txt') }, ask: replace('@/b.txt', 'new', sha256('old')), want: ok({}, { disk: { 'a.txt': 'old', 'b.txt': 'new' } }) },
-  { name: 'writes over a file above 256 KiB', of: CORE, tree: { 'big.txt': HUGE }, ask: replace('@/big.txt', 'small\n', sha256(HUGE)), differs: 'files over 256 KiB can be replaced and edited', qwen: no('file_too_large', {}, { disk: { 'big.txt': HUGE } }), ours: ok({ sizeBytes: 6 }, { disk: { 'big.txt': 'small\n' } }) },
+  { name: 'writes over a file above 256 KiB', of: CORE, tree: { 'big.txt': HUGE }, ask: replace('@/big.txt', OTHER, sha256(HUGE)), differs: 'files over 256 KiB can be replaced and edited', qwen: no('file_too_large', {}, { disk: { 'big.txt': HUGE } }), ours: ok({ sizeBytes: OTHER.length }, { disk: { 'big.txt': OTHER } }) },
+  { name: 'a replace that would lose most of a file', of: 'ours', tree: { 'long.txt': 'a\n'.repeat(50_000) }, ask: replace('@/long.txt', 'gone\n', sha256('a\n'.repeat(50_000))), differs: 'losing most of a file asks', qwen: ok({}, { disk: { 'long.txt': 'gone\n' } }), ours: no('permission_denied', { hint: is.text }, { disk: { 'long.txt': 'a\n'.repeat(50_000) } }) },
   { name: 'writes over a binary file', of: CORE, tree: { 'b.dat': Buffer.from([0, 1, 2]) }, ask: replace('@/b.dat', 'text\n', sha256(Buffer.from([0, 1, 2]))), differs: 'what is known by its hash can be replaced', qwen: no('binary_file', {}, { disk: { 'b.dat': Buffer.from([0, 1, 2]) } }), ours: ok({ encoding: 'utf-8' }, { disk: { 'b.dat': 'text\n' } }) },
   { name: 'replace keeps a BOM', of: CORE, tree: { 'b.txt': '\ufeffold\n' }, ask: replace('@/b.txt', 'new\n', sha256('\ufeffold\n')), want: ok({ bom: true, hash: sha256('\ufeffnew\n') }, { disk: { 'b.txt': '\ufeffnew\n' } }) },
   { name: 'replace drops a BOM when told', of: CORE, tree: { 'b.txt': '\ufeffold\n' }, ask: replace('@/b.txt', 'new\n', sha256('\ufeffold\n'), { bom: false }), want: ok({ bom: false }, { disk: { 'b.txt': 'new\n' } }) },
