@@ -8,7 +8,8 @@ import { LARGE, LISTED, LISTED_COUNT, SMALL, TREE, TREE_COUNT } from './world.mj
 
 export const CONNECTIONS = 16
 const sha256 = bytes => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
-const replaced = (text, mark) => `${mark}${text.slice(1)}`
+/** The same text with another first letter, so that each change is one. */
+const changed = text => (text[0] === 'a' ? 'b' : 'a') + text.slice(1)
 
 /**
  * What is measured: how it is asked, and what shows that it was done. `changes` are asked
@@ -70,9 +71,8 @@ export class OneConnection {
     const change = CHANGES[name]
     const at = path.join(this.root, change.file)
     let text = fs.readFileSync(at, 'utf8')
-    let count = 0
     return async check => {
-      const next = replaced(text, String.fromCharCode(97 + (count += 1) % 26))
+      const next = changed(text)
       const body = JSON.stringify(change.body(change.file, text, next, sha256(text)))
       const { status, bytes } = await this.send('POST', change.route, body)
       if (status !== 200) throw new Error(`${name}: status ${status}: ${bytes.toString().slice(0, 200)}`)
