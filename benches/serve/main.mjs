@@ -27,6 +27,7 @@ const PLAN = values.smoke
 const SIDES = ['ours', 'qwen']
 
 const scratch = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'portcullis-serve-')))
+process.on('exit', () => fs.rmSync(scratch, { recursive: true, force: true }))
 /** One for both, who are never asked at the same time. */
 const root = path.join(scratch, 'workspace')
 const rows = []
@@ -124,7 +125,6 @@ async function main() {
     }
   } finally {
     for (const side of sides) await side.daemon.end()
-    fs.rmSync(scratch, { recursive: true, force: true })
   }
 }
 

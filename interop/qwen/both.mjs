@@ -19,6 +19,7 @@ const sides = values.side ? [values.side] : ['qwen', 'ours']
 process.umask(0o022)
 const scratch = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'qwen-cases-')))
 fs.chmodSync(scratch, 0o711)
+process.on('exit', () => fs.rmSync(scratch, { recursive: true, force: true }))
 
 async function runScene(side, scene) {
   const state = path.join(scratch, `${side}-${scene}`)
@@ -48,13 +49,8 @@ async function runSide(side) {
   return results
 }
 
-let results
-try {
-  // Side by side: most of the time one of them is starting.
-  results = await Promise.all(sides.map(async side => ({ side, results: await runSide(side) })))
-} finally {
-  fs.rmSync(scratch, { recursive: true, force: true })
-}
+// Side by side: most of the time one of them is starting.
+const results = await Promise.all(sides.map(async side => ({ side, results: await runSide(side) })))
 if (values.json) fs.writeFileSync(values.json, JSON.stringify(Object.fromEntries(results.map(one => [one.side, one.results])), null, 1))
 for (const one of results) console.log(summary(one.side, one.results))
 process.exit(results.some(one => one.results.some(result => result.outcome === 'failed')) ? 1 : 0)

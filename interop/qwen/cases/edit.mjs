@@ -17,7 +17,7 @@ export default [
   one('preserves the tail of a file', CORE, `start\n${'x'.repeat(100_000)}\nend\n`, 'start', 'begin', ok({}, { disk: { 'e.txt': `begin\n${'x'.repeat(100_000)}\nend\n` } })),
   one('text that is special in a pattern is plain text', CORE, 'a.*$&(b)\n', '.*$&(', '$1', ok({}, { disk: { 'e.txt': 'a$1b)\n' } })),
   one('returns text_not_found for absent oldText', ROUTE, 'x\n', 'nope', 'y', no('text_not_found', {}, { disk: { 'e.txt': 'x\n' } })),
-  one('the hint quotes what was not found', CORE, 'x\n', 'needle-in-vain', 'y', no('text_not_found', {}, { text: has('needle-in-vain') })),
+  one('the hint quotes what was not found', CORE, 'x\n', 'needle-in-vain', 'y', undefined, { differs: 'a refusal does not repeat what it was given', qwen: no('text_not_found', {}, { text: has('needle-in-vain') }), ours: no('text_not_found', { hint: is.text }, { text: lacks('needle-in-vain') }) }),
   one('returns ambiguous_text_match for text that occurs twice', ROUTE, 'x\nx\n', 'x', 'y', no('ambiguous_text_match', {}, { disk: { 'e.txt': 'x\nx\n' } })),
   one('validates expectedHash before it looks for the text', CORE, 'abc', 'nope', 'y', no('hash_mismatch', {}, { disk: { 'e.txt': 'abc' } }), { ask: edit('@/e.txt', 'nope', 'y', STALE) }),
   one('a stale hash changes nothing', CORE, 'abc', 'b', 'B', no('hash_mismatch', {}, { disk: { 'e.txt': 'abc' } }), { ask: edit('@/e.txt', 'b', 'B', STALE) }),
