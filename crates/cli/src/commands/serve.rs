@@ -9,7 +9,7 @@ use portcullis_files::shared_secret;
 use portcullis_gate::Clock;
 use portcullis_gate::RootSpec;
 use portcullis_policy::RootPolicy;
-use portcullis_proto::{RootId, RootKind, ScopeSet};
+use portcullis_proto::{Group, Mode, RootId, RootKind, ScopeSet};
 use portcullis_server::{
     Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp,
     OAuthResource, Observer, Providers, Seen, Server, ServerParts, Tls, listen,
@@ -26,7 +26,7 @@ use crate::out::{BOLD, FAINT, Out, paint};
 use crate::problem::{Ending, Problem};
 use crate::provider::{Choice, Evidence, decide};
 use crate::record::AuditFiles;
-use crate::settings::{self, Overrides, RootSetting, Settings, Writing};
+use crate::settings::{self, Overrides, RootSetting, Settings};
 use crate::sockets;
 use crate::wiring::{LiveRules, Purpose, World};
 
@@ -47,11 +47,10 @@ pub(crate) fn run(
     env: &Environment,
     args: &ServeArgs,
 ) -> Result<Ending, Problem> {
-    let mut overrides = Overrides::from(args);
+    let mut settings = settings::resolve(everywhere, env, &Overrides::from(args))?;
     if args.write {
-        overrides.writing = Writing::Allowed;
+        settings.modes = settings.modes.with(Group::FilesystemWrite, Mode::Allow);
     }
-    let mut settings = settings::resolve(everywhere, env, &overrides)?;
     let log = Log::at(settings.log_level);
     let evidence = choose(env, args, &mut settings)?;
     let tls = tls(args)?;

@@ -6,7 +6,7 @@ use portcullis_files::text::{
     Bom, Charset, Edit, EncodingChoice, WriteEncoding, WriteEnding, WriteText,
 };
 use portcullis_files::{Changed, Expect, ScopedFs, TextShape, WriteMode, WriteOptions};
-use portcullis_proto::{Digest, Entity, Failure, Json, Reason};
+use portcullis_proto::{Digest, Failure, Json, Reason};
 
 use super::{MAX_WRITE, WriteAsk, ending, matched, spelled};
 use crate::quoted::Object;
@@ -104,7 +104,8 @@ pub(super) async fn upload(scope: &ScopedFs, path: &str, bytes: Vec<u8>) -> Resu
         let name = numbered(path, number)?;
         match scope.write_bytes(&name, Arc::clone(&bytes), &options).await {
             Ok(changed) => return Ok(written("file_upload", &changed, |_| {})),
-            Err(why) if is_taken(scope, &name, why.reason()).await => {}
+            // A link is refused, not passed by: nobody should wonder what it leads to.
+            Err(why) if matches!(why.reason(), Reason::AlreadyExists | Reason::IsDirectory) => {}
             Err(why) => return Err(why),
         }
     }
@@ -113,16 +114,6 @@ pub(super) async fn upload(scope: &ScopedFs, path: &str, bytes: Vec<u8>) -> Resu
         "A thousand files of that name are there already.",
     )
     .hint("Upload it under another name."))
-}
-
-/// Whether something stands at `name` that an upload goes beside. A link is
-/// never followed, so whatever it leads to is none of its business.
-async fn is_taken(scope: &ScopedFs, name: &str, why: Reason) -> bool {
-    if why == Reason::Symlink {
-        let seen = scope.stat(name).await;
-        return seen.is_ok_and(|seen| seen.meta.entity == Entity::Symlink);
-    }
-    matches!(why, Reason::AlreadyExists | Reason::IsDirectory)
 }
 
 /// `dir/name (2).txt`: the name it has when the ones before are taken.

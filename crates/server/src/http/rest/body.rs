@@ -1,5 +1,7 @@
 //! The body of a request: of the right type, bounded in size and in time.
 
+use std::time::Duration;
+
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
@@ -14,6 +16,8 @@ use super::Errand;
 
 /// How much of a body that is too large is read and let go.
 const MAX_HEARD_OUT: usize = 64 * 1024 * 1024;
+/// For how long.
+const HEARD_OUT_FOR: Duration = Duration::from_secs(10);
 
 /// Why there is no body to work with.
 pub(super) enum NoBody {
@@ -28,14 +32,13 @@ pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>,
     let Some(body) = body else {
         return Ok(Vec::new());
     };
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if expected > most {
+        hear_out(body);
+        return Err(NoBody::TooLarge);
+    }
     let reading = async {
-        let (mut body, mut bytes) = (body, Vec::new());
-        let expected = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        let mut too_large = expected > most;
-        if !too_large {
-            bytes.reserve_exact(expected);
-        }
-        let mut passed = 0;
+        let (mut body, mut bytes) = (body, Vec::with_capacity(expected));
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 return Err(NoBody::Lost);
@@ -44,27 +47,32 @@ pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>,
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            passed += data.len();
-            too_large |= passed > most;
-            // A client that is cut off while it sends does not hear why, so
-            // what is too much is heard out, as far as that is bearable.
-            if !too_large {
-                bytes.extend_from_slice(&data);
-            } else if passed > most.saturating_add(MAX_HEARD_OUT) {
-                break;
-            } else {
-                bytes = Vec::new();
+            if bytes.len() + data.len() > most {
+                hear_out(body);
+                return Err(NoBody::TooLarge);
             }
+            bytes.extend_from_slice(&data);
         }
-        if too_large {
-            Err(NoBody::TooLarge)
-        } else {
-            Ok(bytes)
-        }
+        Ok(bytes)
     };
     tokio::time::timeout(BODY_PATIENCE, reading)
         .await
         .unwrap_or(Err(NoBody::Lost))
+}
+
+/// Reads on beside the answer, as far as that is bearable: a client that is cut
+/// off while it sends does not hear why.
+fn hear_out(mut body: Incoming) {
+    tokio::spawn(tokio::time::timeout(HEARD_OUT_FOR, async move {
+        let mut left = MAX_HEARD_OUT;
+        while let Some(Ok(frame)) = body.frame().await {
+            let data = frame.into_data().map_or(0, |data| data.len());
+            let Some(rest) = left.checked_sub(data) else {
+                return;
+            };
+            left = rest;
+        }
+    }));
 }
 
 /// The body of a request at the desk.
