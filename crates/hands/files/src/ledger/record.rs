@@ -49,6 +49,16 @@ pub struct RecordSubject {
     pub run_id: Option<String>,
 }
 
+impl RecordSubject {
+    /// As [`Principal::label`](portcullis_proto::Principal::label) spells it.
+    pub fn label(&self) -> String {
+        match &self.user {
+            Some(user) => format!("{}:{user}/{}", self.kind, self.id),
+            None => format!("{}:{}", self.kind, self.id),
+        }
+    }
+}
+
 /// A root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -422,7 +422,7 @@ impl<'a> Case<'a> {
             verb: operation.verb,
             path: place.clone(),
             to: to.cloned(),
-            subject: format!("{}:{}", subject.kind, subject.id),
+            subject: subject.label(),
             run: subject.run_id.clone(),
             before,
             after,

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Measures `portcullis serve` side by side with the real `qwen serve`, in one run, as
+# ratios: CPU per request, requests per second at 16 connections, start, idle memory.
+# Fails when a limit is missed.
+#
+#   benches/serve.sh               every row, in full (about 10 minutes)
+#   benches/serve.sh --smoke       fewer and shorter rounds, the same limits
+#   benches/serve.sh --only NAME   rows whose name has NAME in it
+#   benches/serve.sh --json FILE   write the rows there as well
+#
+# PORTCULLIS   the binary to use; else target/release is built. Rates need wrk for
+#              figures that the client does not limit; without it one in Node is used.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+    exit 0
+    ;;
+esac
+
+# A debug build says nothing about speed.
+if [[ -z ${PORTCULLIS:-} ]]; then
+  cargo build --release --locked -p portcullis-cli
+  PORTCULLIS=${CARGO_TARGET_DIR:-target}/release/portcullis
+fi
+# shellcheck source=interop/qwen/install.bash
+source interop/qwen/install.bash
+exec "$qwen_node" benches/serve/main.mjs --node "$qwen_node" --qwen "$qwen" \
+  --binary "$(realpath "$PORTCULLIS")" "$@"
