@@ -1,9 +1,9 @@
 // Runs the conformance suites: node conformance.mjs NODE_MODULES FIXTURES PORTCULLIS SCRATCH
 //
-// First the whole suites, against our transport with their fixtures on it. Then the
-// scenarios that need no fixtures, against what is really served, with a token that a
-// proxy puts into every request: the suites know of none.
-import { spawn } from 'node:child_process';
+// First the whole suites, with their fixtures behind our listener, guard and door. Then
+// the scenarios that need no fixtures, against `portcullis serve`. The suites know of no
+// credentials, so a proxy puts a token into every request.
+import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
@@ -16,6 +16,7 @@ const PLAIN_01 = [
   'server-initialize', 'ping', 'tools-list', 'resources-list', 'prompts-list',
   'server-sse-multiple-streams', 'dns-rebinding-protection',
 ];
+const REVISIONS = ['2025-11-25', '2026-07-28'];
 const PLAIN_02 = {
   '2025-11-25': [
     'server-initialize', 'server-session-lifecycle', 'ping', 'tools-list', 'resources-list',
@@ -113,14 +114,53 @@ async function proxy(upstream, token) {
   return { server, url: `http://127.0.0.1:${server.address().port}${behind.pathname}` };
 }
 
-const fixture = await start(fixtures, [], /http:\S+/);
-let checks = 0;
-checks += await run('0.1.16, all, fixtures', 'suite-0.1', fixture.found, '--suite', 'all');
-for (const revision of ['2025-11-25', '2026-07-28']) {
-  const name = `0.2.0-alpha.12, ${revision}, fixtures`;
-  checks += await run(name, 'suite-0.2', fixture.found, '--requirements', revision);
+// A token for reading, made while the server runs.
+function token(data) {
+  const made = spawnSync(portcullis, ['token', 'create', '--data-dir', data, '--scope', 'fs:read']);
+  if (made.status !== 0) throw new Error(`no token: ${made.stderr}`);
+  return made.stdout.toString().trim();
 }
-await stop(fixture.child);
 
-console.log(`${checks} checks passed, ${failed} runs failed`);
+async function withFixtures() {
+  const { child, found } = await start(fixtures, [], /http:\S+/);
+  const front = await proxy(found, 'anything');
+  let checks = await run('0.1.16, all, fixtures', 'suite-0.1', front.url, '--suite', 'all');
+  for (const revision of REVISIONS) {
+    const name = `0.2.0-alpha.12, ${revision}, fixtures`;
+    checks += await run(name, 'suite-0.2', front.url, '--requirements', revision);
+  }
+  front.server.close();
+  front.server.closeAllConnections();
+  await stop(child);
+  return checks;
+}
+
+async function asServed() {
+  const [tree, data] = [path.join(scratch, 'tree'), path.join(scratch, 'data')];
+  fs.mkdirSync(tree);
+  fs.mkdirSync(data, { mode: 0o700 });
+  fs.writeFileSync(path.join(tree, 'notes.md'), '# notes\n');
+  const args = ['serve', '--dir', tree, '--data-dir', data, '--port', '0'];
+  const { child, found } = await start(portcullis, args, /http:\/\/127\S+/);
+  // The suites end no session, and a credential has sixteen: a new one for each.
+  let checks = 0;
+  const plain = [
+    ...PLAIN_01.map((scenario) => ['suite-0.1', scenario, []]),
+    ...REVISIONS.flatMap((revision) => PLAIN_02[revision].map(
+      (scenario) => ['suite-0.2', scenario, ['--spec-version', revision]],
+    )),
+  ];
+  for (const [suite, scenario, args] of plain) {
+    const front = await proxy(`${found}/mcp`, token(data));
+    const name = [suite, scenario, ...args.slice(1), 'as served'].join(', ');
+    checks += await run(name, suite, front.url, '--scenario', scenario, ...args);
+    front.server.close();
+    front.server.closeAllConnections();
+  }
+  await stop(child);
+  return checks;
+}
+
+const checks = (await withFixtures()) + (await asServed());
+console.log(`${checks} checks passed, ${failed} of ${runs} runs failed`);
 process.exit(failed === 0 ? 0 : 1);

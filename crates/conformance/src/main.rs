@@ -1,9 +1,9 @@
 //! `portcullis-conformance [PORT]`: what the MCP conformance suites call.
 //!
 //! The suites drive a server through tools, resources and prompts of fixed
-//! names. Those are here, on the transport we ship, so that what is tested is
-//! ours. Nobody is asked for a credential: it listens on loopback alone, and
-//! reaches nothing of the machine.
+//! names. Those are here, behind the listener, the guard and the door that we
+//! ship, so that what is tested is ours. Any credential will do: it listens on
+//! loopback alone, and reaches nothing of the machine.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,

@@ -1,20 +1,17 @@
-//! The fixtures, served.
+//! The fixtures on our own stack: listener, guard, door, and then MCP.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use portcullis_gate::{Clock, Gate, GateParts, Keeper, Ledger, LedgerDown};
 use portcullis_policy::{Modes, Rule, Rules};
-use portcullis_proto::{Event, Principal, ScopeSet};
-use portcullis_server::{Identity, McpHttp, Via};
+use portcullis_proto::{Event, Failure, Principal, Reason, ScopeSet};
+use portcullis_server::{
+    Allowed, AuditAsk, AuditLine, AuditSource, Doorman, FollowAudit, Guests, Identity, Listening,
+    McpHttp, Observer, Providers, Seen, Server, ServerParts, Via, listen,
+};
+use portcullis_store::Store;
 
 use crate::fixture::Fixture;
 
@@ -22,66 +19,39 @@ use crate::fixture::Fixture;
 const SESSIONS: usize = 500;
 
 /// Serves until the process ends.
-pub(crate) async fn serve(listener: std::net::TcpListener) -> std::io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener) -> std::io::Result<()> {
     let address = listener.local_addr()?;
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
     let fixture = Fixture::new();
-    let mcp = McpHttp::serving(move || fixture.clone(), gate(), SESSIONS);
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let mcp = mcp.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-                let mcp = mcp.clone();
-                async move {
-                    if !is_ours(request.headers(), address) {
-                        let mut turned_away = Response::new(Empty::new().boxed());
-                        *turned_away.status_mut() = StatusCode::FORBIDDEN;
-                        return Ok::<_, Infallible>(turned_away);
-                    }
-                    Ok(mcp.answer(anybody(), request).await)
-                }
-            });
-            // A connection that breaks is its peer's affair.
-            drop(
-                http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), answer)
-                    .await,
-            );
-        });
-    }
-}
-
-/// Whether Host and Origin are this listener's own.
-fn is_ours(headers: &HeaderMap, address: SocketAddr) -> bool {
-    let names = [address.to_string(), format!("localhost:{}", address.port())];
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let origin_is_ours = headers.get(ORIGIN).is_none_or(|origin| {
-        names
-            .iter()
-            .any(|name| origin.as_bytes() == format!("http://{name}").as_bytes())
+    let clock: Arc<dyn Clock> = Arc::new(Now(Instant::now()));
+    let gate = gate(&clock);
+    let server = Server::new(ServerParts {
+        allowed: Allowed::at(address, "http"),
+        doorman: Arc::new(Nothing),
+        guests: Arc::new(Guests::new(Arc::clone(&gate), Vec::new())),
+        machines: Arc::new(Providers::new(None, Vec::new())),
+        // No fixture asks it anything, so it is never opened.
+        store: Store::new("there-is-no-state"),
+        clock,
+        observer: Arc::new(Nothing),
+        mcp: McpHttp::serving(move || fixture.clone(), Arc::clone(&gate), SESSIONS),
+        oauth: None,
+        gate,
+        audit: Arc::new(Nothing),
+        url: format!("http://{address}"),
+        patience: Duration::from_secs(30),
     });
-    origin_is_ours && names.iter().any(|name| host == Some(name))
-}
-
-/// Who everybody is, where nobody has a credential.
-fn anybody() -> Identity {
-    Identity {
-        principal: Principal::User {
-            id: "anybody".into(),
-        },
-        user: "anybody".into(),
-        scopes: ScopeSet::NONE,
-        via: Via::Bearer,
-    }
+    let listening = Listening {
+        listener,
+        tls: None,
+    };
+    listen(listening, server, std::future::pending()).await
 }
 
 /// A gate that keeps no record: there is nothing behind it.
-fn gate() -> Arc<Gate> {
+fn gate(clock: &Arc<dyn Clock>) -> Arc<Gate> {
     Gate::new(GateParts {
         ledger: Arc::new(Nothing),
-        clock: Arc::new(Now(Instant::now())),
+        clock: Arc::clone(clock),
         keeper: Arc::new(Nothing),
         hooks: Vec::new(),
         rules: Rules::new(Modes::recommended()),
@@ -89,7 +59,36 @@ fn gate() -> Arc<Gate> {
     })
 }
 
+/// What there is none of here.
 struct Nothing;
+
+impl Doorman for Nothing {
+    /// Whoever presents anything is anybody.
+    fn known(&self, via: Via, _presented: &str) -> Option<Identity> {
+        Some(Identity {
+            principal: Principal::User {
+                id: "anybody".into(),
+            },
+            user: "anybody".into(),
+            scopes: ScopeSet::NONE,
+            via,
+        })
+    }
+}
+
+impl Observer for Nothing {
+    fn seen(&self, _seen: &Seen<'_>) {}
+}
+
+impl AuditSource for Nothing {
+    fn query(&self, _ask: &AuditAsk) -> Result<Vec<AuditLine>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn follow(&self) -> Result<Box<dyn FollowAudit>, Failure> {
+        Err(Reason::NotFound.into())
+    }
+}
 
 impl Ledger for Nothing {
     fn append(&self, _event: &Event<'_>) -> Result<(), LedgerDown> {

@@ -24,7 +24,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("testkit", &["proto", "policy", "gate", "files", "store"]),
     // Tools for us: they may use everything, and nothing may use them.
-    ("conformance", &["proto", "policy", "gate", "server"]),
+    (
+        "conformance",
+        &["proto", "policy", "gate", "server", "store"],
+    ),
     ("bench", &["proto", "policy", "gate", "files"]),
 ];
 
