@@ -155,20 +155,6 @@ impl Store {
         })
     }
 
-    /// A question as it was put, however far it has come since.
-    pub fn question(&self, id: &QuestionId) -> Result<Option<Question>, StoreError> {
-        let body: Option<String> = self.read(|conn| {
-            Ok(conn
-                .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
-                .query_row([id.as_str()], |row| row.get(0))
-                .optional()?)
-        })?;
-        body.map(|body| {
-            serde_json::from_str(&body).map_err(|error| StoreError::damaged(error.to_string()))
-        })
-        .transpose()
-    }
-
     /// How far a question has come.
     pub fn poll(&self, id: &QuestionId, now_ms: u64) -> Result<Stage, StoreError> {
         let found = self.read(|conn| {
