@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use portcullis_gate::{Caller, Gate, Grant, GrantSource, RootEntry, RootSpec};
 use portcullis_proto::{AccessSet, Failure, Principal, Reason, RelPath, RootId, Verb};
 
+use crate::hashes::Hashes;
 use crate::options::NewModes;
 use crate::private_dir::PrivateDir;
 use crate::root::{Resolver, Root};
@@ -22,6 +23,7 @@ pub struct Declared {
     pub(crate) root: Arc<Root>,
     pub(crate) tickets: Tickets,
     pub(crate) seen: Seen,
+    pub(crate) hashes: Hashes,
     pub(crate) modes: NewModes,
     /// Our own state, where displaced files are kept.
     data: Option<PrivateDir>,
@@ -42,6 +44,7 @@ impl Declared {
             root: Arc::new(root),
             tickets: Tickets::default(),
             seen: Seen::default(),
+            hashes: Hashes::default(),
             modes,
             data,
             undo: OnceLock::new(),

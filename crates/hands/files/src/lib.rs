@@ -18,6 +18,7 @@ mod deeds;
 mod dirs;
 mod errno;
 mod guards;
+mod hashes;
 mod hiding;
 pub mod ignores;
 mod importing;
@@ -49,9 +50,9 @@ pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Case, Change, ChangeKind, Changes, Changing, Entry, Found, FoundIn,
     FoundLine, FoundLines, GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing,
-    Looking, Order, Packing, Reading, RedactedReply, SearchRequest, Searching, SnapshotReply,
-    SnapshotRequest, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode, TreeRequest,
-    Treeing, Unpacking, Want, Watch, WatchRequest, Watching,
+    Looking, Order, Packing, Reading, RedactedReply, SearchRequest, Searching, Snapshot,
+    SnapshotReply, SnapshotRequest, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
+    TreeRequest, Treeing, Unpacking, Want, Watch, WatchRequest, Watching,
 };
 pub use ledger::{
     AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,

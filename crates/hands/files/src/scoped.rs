@@ -97,11 +97,12 @@ impl ScopedFs {
         let (permit, size) = self.reading(path).await?;
         let ignored_by = self.ignored_by(&permit.deed().path, permit.terms());
         let snapshot = if size <= INLINE_BYTES {
-            read_snapshot(permit, &request, ignored_by)?
+            read_snapshot(permit, &request, ignored_by, &self.declared.hashes)?
         } else {
-            elsewhere(move || read_snapshot(permit, &request, ignored_by)).await?
+            let declared = Arc::clone(&self.declared);
+            elsewhere(move || read_snapshot(permit, &request, ignored_by, &declared.hashes)).await?
         };
-        self.saw(&snapshot.reply.path, &snapshot.reply.meta);
+        self.saw(&snapshot.path, &snapshot.meta);
         Ok(snapshot)
     }
 

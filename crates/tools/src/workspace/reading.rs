@@ -1,14 +1,15 @@
 //! Text and bytes.
 
-use portcullis_files::text::{Charset, LineEnding};
+use portcullis_files::text::{Charset, TextPage};
 use portcullis_files::{
-    ByteWindow, Meta, ScopedFs, SnapshotReply, SnapshotRequest, TextFrom, TextRequest, sha256,
+    ByteWindow, Meta, ScopedFs, Snapshot, SnapshotReply, SnapshotRequest, TextFrom, TextRequest,
+    TextShape, sha256,
 };
 use portcullis_proto::{Failure, Json, Reason};
 
 use super::cursor::Cursor;
 use super::{MAX_SNAPSHOT, MAX_WINDOW, ReadAsk, ending, matched, spelled};
-use crate::quoted::{Object, quoted};
+use crate::quoted::Object;
 use crate::resource::base64;
 
 pub(super) async fn text(
@@ -36,10 +37,11 @@ pub(super) async fn text(
         beyond,
     };
     let snapshot = scope.read_snapshot(path, request).await?;
-    let window = if snapshot.hash.is_some() {
-        of_whole(&snapshot, ask, cursor.as_ref())?
-    } else {
-        of_large(&snapshot, ask)
+    let window = match &snapshot.content {
+        Snapshot::Whole { text, shape, .. } => {
+            of_whole(text, *shape, &snapshot.meta, ask, cursor.as_ref())?
+        }
+        Snapshot::Window(page) => of_large(page, &snapshot.meta, ask),
     };
     Ok(written(&snapshot, &window))
 }
@@ -51,22 +53,22 @@ struct Window<'a> {
     has_more: bool,
     next: Option<Cursor>,
     total_lines: Option<u64>,
-    line_ending: LineEnding,
+    shape: TextShape,
 }
 
 /// A window into a text that is here whole.
 fn of_whole<'a>(
-    snapshot: &'a SnapshotReply,
+    all: &'a str,
+    shape: TextShape,
+    meta: &Meta,
     ask: &ReadAsk,
     cursor: Option<&Cursor>,
 ) -> Result<Window<'a>, Failure> {
-    let page = &snapshot.reply.page;
-    let all = page.text.as_str();
-    let is_utf8 = page.encoding == Charset::UTF_8;
-    let mark = if page.bom { BOM_BYTES } else { 0 };
+    let is_utf8 = shape.charset == Charset::UTF_8;
+    let mark = if shape.bom { BOM_BYTES } else { 0 };
     let start = match cursor {
         Some(cursor) => {
-            cursor.check(&snapshot.reply.meta)?;
+            cursor.check(meta)?;
             let at = cursor
                 .off
                 .checked_sub(mark)
@@ -92,20 +94,19 @@ fn of_whole<'a>(
     let after = after.filter(|after| start + after < all.len());
     let next = after
         .filter(|_| is_utf8 && !was_cut)
-        .map(|after| Cursor::at(mark + (start + after) as u64, &snapshot.reply.meta));
+        .map(|after| Cursor::at(mark + (start + after) as u64, meta));
     Ok(Window {
         text,
         truncated: was_cut || after.is_some(),
         has_more: was_cut || after.is_some(),
         next,
         total_lines: Some(breaks(all) + 1),
-        line_ending: page.head_line_ending,
+        shape,
     })
 }
 
 /// A window into a text that is larger.
-fn of_large<'a>(snapshot: &'a SnapshotReply, ask: &ReadAsk) -> Window<'a> {
-    let page = &snapshot.reply.page;
+fn of_large<'a>(page: &'a TextPage, meta: &Meta, ask: &ReadAsk) -> Window<'a> {
     let by_lines = ask.limit.is_some_and(|limit| page.lines >= limit) && page.has_more;
     let text = if by_lines && !page.ends_mid_line {
         page.text.strip_suffix('\n').unwrap_or(&page.text)
@@ -120,7 +121,7 @@ fn of_large<'a>(snapshot: &'a SnapshotReply, ask: &ReadAsk) -> Window<'a> {
         .next_cursor
         .as_ref()
         .filter(|_| page.encoding == Charset::UTF_8 && !was_cut)
-        .and_then(|cursor| Cursor::of_inner(&cursor.to_string(), &snapshot.reply.meta));
+        .and_then(|cursor| Cursor::of_inner(&cursor.to_string(), meta));
     Window {
         text: shown,
         truncated: true,
@@ -130,7 +131,11 @@ fn of_large<'a>(snapshot: &'a SnapshotReply, ask: &ReadAsk) -> Window<'a> {
             .total_lines
             .filter(|_| !page.has_more)
             .map(|lines| lines + u64::from(page.final_newline)),
-        line_ending: page.line_ending,
+        shape: TextShape {
+            charset: page.encoding,
+            bom: page.bom,
+            line_ending: page.line_ending,
+        },
     }
 }
 
@@ -167,21 +172,20 @@ fn first_lines(text: &str, limit: u64) -> (&str, Option<usize>) {
 }
 
 fn written(snapshot: &SnapshotReply, window: &Window<'_>) -> Json {
-    let (reply, page) = (&snapshot.reply, &snapshot.reply.page);
-    let content = quoted(window.text);
-    let mut out = String::with_capacity(content.get().len() + 512);
+    // Room for a line end in every sixteen bytes.
+    let mut out = String::with_capacity(window.text.len() + window.text.len() / 16 + 1024);
     let mut object = Object::begin(&mut out);
     object
         .word("kind", "file")
-        .text("path", reply.path.shown())
-        .json("content", &content)
-        .text("encoding", &page.encoding.label())
-        .flag("bom", page.bom)
-        .word("lineEnding", ending(window.line_ending))
-        .number("sizeBytes", reply.meta.size)
+        .text("path", snapshot.path.shown())
+        .text("content", window.text)
+        .text("encoding", &window.shape.charset.label())
+        .flag("bom", window.shape.bom)
+        .word("lineEnding", ending(window.shape.line_ending))
+        .number("sizeBytes", snapshot.meta.size)
         .number("returnedBytes", window.text.len() as u64)
         .flag("truncated", window.truncated);
-    if let Some(hash) = &snapshot.hash {
+    if let Snapshot::Whole { hash, .. } = &snapshot.content {
         object.text("hash", &spelled(hash));
     }
     object
@@ -192,7 +196,7 @@ fn written(snapshot: &SnapshotReply, window: &Window<'_>) -> Json {
         None => object.null("nextCursor"),
     };
     object.flag("hasMore", window.has_more);
-    object.text("version", &reply.meta.version());
+    object.text("version", &snapshot.meta.version());
     object.end();
     Json::vouched(out)
 }

@@ -5,17 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use portcullis_gate::{Live, Permit, Settled};
 use portcullis_policy::Containment;
-use portcullis_proto::{Digest, Failure, Reason, RelPath};
+use portcullis_proto::{Failure, RelPath};
 
 use super::Key;
 use super::read::{Reading, whole};
-use crate::ignores::MatchedBy;
 use crate::meta::Meta;
 use crate::text::{
-    Charset, EncodingChoice, Growth, JsonLimits, OnMalformed, PROBE_BYTES_MCP, PROBE_BYTES_REST,
-    PageRequest, ReadAt, ReadFrom, Stamp, TextPage, read_json as parse_json, read_page,
+    Charset, EncodingChoice, Growth, JsonLimits, OnMalformed, PROBE_BYTES_MCP, PageRequest, ReadAt,
+    ReadFrom, Stamp, TextPage, read_json as parse_json, read_page,
 };
-use crate::writing::digest;
 
 /// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,26 +58,6 @@ pub struct TextReply {
     pub matched_ignore: Option<String>,
     /// How firmly the path was held inside the root.
     pub containment: Containment,
-}
-
-/// A file that is read whole where it is small, and by a window where it is not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotRequest {
-    /// Up to how many bytes it is read whole.
-    pub up_to: u64,
-    /// The window into a larger one; without, that is refused.
-    pub beyond: Option<TextRequest>,
-}
-
-/// What a snapshot came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotReply {
-    /// The text, whole or a window.
-    pub reply: TextReply,
-    /// SHA-256 of all its bytes, where it was read whole.
-    pub hash: Option<Digest>,
-    /// The ignore rule that names it, if one does; it is read all the same.
-    pub ignored_by: Option<MatchedBy>,
 }
 
 /// How many bytes a scan reads between two looks at whether it may go on.
@@ -159,65 +137,7 @@ pub(crate) fn read_text(
     })
 }
 
-/// Reads a small file whole, with its hash, or a window of a large one.
-pub(crate) fn read_snapshot(
-    permit: Permit<Reading>,
-    request: &SnapshotRequest,
-    ignored_by: Option<MatchedBy>,
-) -> Result<SnapshotReply, Failure> {
-    if permit.deed().meta.size > request.up_to {
-        return match &request.beyond {
-            Some(window) => read_text(permit, window, None).map(|reply| SnapshotReply {
-                reply,
-                hash: None,
-                ignored_by,
-            }),
-            None => permit.spend(Key::turn(), |_, _, _| {
-                Err(Failure::new(
-                    Reason::TooLarge,
-                    format!("The file has more than {} bytes.", request.up_to),
-                )
-                .hint("Read a window of it: line and limit, maxBytes, or a cursor."))
-            }),
-        };
-    }
-    permit.spend(Key::turn(), |mut reading, terms, live| {
-        reading.settle_version(live)?;
-        let bytes = whole(&reading, terms)?;
-        let page = read_page(
-            &bytes[..],
-            &PageRequest {
-                from: ReadFrom::Line(1),
-                max_lines: u64::MAX,
-                max_bytes: usize::MAX,
-                max_line_bytes: None,
-                encoding: EncodingChoice::Detect,
-                on_malformed: OnMalformed::Refuse,
-                probe_bytes: PROBE_BYTES_REST,
-                stamp: stamp(&reading.meta),
-                growth: Growth::Allow,
-            },
-        )?;
-        let hash = digest(&bytes);
-        let mut settled = Settled::bytes(bytes.len() as u64);
-        settled.hash = Some(hash);
-        let reply = TextReply {
-            page,
-            path: reading.path.clone(),
-            meta: reading.meta,
-            matched_ignore: None,
-            containment: reading.containment,
-        };
-        let snapshot = SnapshotReply {
-            reply,
-            hash: Some(hash),
-            ignored_by,
-        };
-        Ok((snapshot, settled))
-    })
-}
-
-fn stamp(meta: &Meta) -> Stamp {
+pub(super) fn stamp(meta: &Meta) -> Stamp {
     Stamp {
         dev: meta.dev,
         ino: meta.ino,
