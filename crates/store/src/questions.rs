@@ -116,6 +116,19 @@ impl Store {
         })
     }
 
+    /// A question as it was put, whatever became of it; nothing where there is
+    /// none of that name, or it was long ago.
+    pub fn question(&self, id: &QuestionId) -> Result<Option<Question>, StoreError> {
+        self.read(|conn| {
+            let body: Option<String> = conn
+                .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
+                .query_row([id.as_str()], |row| row.get(0))
+                .optional()?;
+            body.map(|body| serde_json::from_str(&body).map_err(StoreError::damaged))
+                .transpose()
+        })
+    }
+
     /// Answers a question. The first answer that is offered and in time wins,
     /// in whichever process; it is on the disk when this returns.
     ///
@@ -140,20 +153,6 @@ impl Store {
             let said = answer_in(tx, id, answer, now_ms)?;
             Ok((said, take_in(tx, id)?.map(|(_, answer)| answer)))
         })
-    }
-
-    /// A question as it was put, however far it has come since.
-    pub fn question(&self, id: &QuestionId) -> Result<Option<Question>, StoreError> {
-        let body: Option<String> = self.read(|conn| {
-            Ok(conn
-                .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
-                .query_row([id.as_str()], |row| row.get(0))
-                .optional()?)
-        })?;
-        body.map(|body| {
-            serde_json::from_str(&body).map_err(|error| StoreError::damaged(error.to_string()))
-        })
-        .transpose()
     }
 
     /// How far a question has come.

@@ -32,7 +32,7 @@ export default [
   { name: 'a rule without a slash ignores directories too', of: 'policy', tree: { 'build-out/x': '', 'sub/x': '' }, ask: list('@'), want: ok({ entries: names(['sub directory']) }) },
   { name: 'a rule tied to the root leaves deeper names', of: 'policy', tree: { 'top-only.txt': '' }, ask: list('@'), want: ok({ entries: names(['top-only.txt file']) }) },
   { name: 'an exception to a rule is honoured', of: 'policy', tree: { 'kept.log': '', 'x.log': '' }, ask: list('@'), want: ok({ entries: names(['kept.log file']) }) },
-  { name: 'an ignored directory, listed itself, hides its entries', of: 'policy', tree: { 'dist/y.txt': '' }, ask: list('@/dist'), want: ok({ path: '@/dist', entries: [] }) },
+  { name: 'an ignored directory, listed itself, hides its entries', of: 'policy', tree: { 'dist/y.txt': '' }, ask: list('@/dist'), differs: 'honest ignores: a directory asked for by name shows what is in it', qwen: ok({ path: '@/dist', entries: [] }), ours: ok({ path: '@/dist', entries: names(['y.txt file']) }) },
   { name: 'an ignored directory, listed itself with includeIgnored', of: 'policy', tree: { 'dist/y.txt': '' }, ask: list('@/dist', { includeIgnored: '1' }), want: ok({ entries: names(['y.txt file ignored']) }) },
   { name: 'stops at 2000 entries and says truncated', of: LIST, tree: many(2001), ask: list('@/m'), want: ok({ truncated: true, entries: value => value.length === 2000 || `${value.length} entries` }) },
   { name: 'exactly 2000 entries are not truncated', of: LIST, tree: many(2000), ask: list('@/m'), want: ok({ truncated: false, entries: value => value.length === 2000 || `${value.length} entries` }) },

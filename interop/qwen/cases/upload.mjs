@@ -11,6 +11,11 @@ const CAP = 50 * MIB
 const octet = { 'content-type': 'application/octet-stream' }
 const refused = (name, path, kind = 'parse_error') => ({ name, of: ROUTE, ask: upload(path), want: no(kind) })
 const numbered = (name, path, taken, lands, more = {}) => ({ name, of: ROUTE, tree: taken, ask: upload(`@/${path}`, 'new'), want: made({ path: `@/${lands}`, hash: sha256('new') }, { disk: { [lands]: 'new' } }), ...more })
+/** A name that a link has: numbered past there, refused here. */
+const linked = (name, path, tree, lands) => {
+  const { want, ...rest } = numbered(name, path, tree, lands)
+  return { ...rest, differs: 'in-root symlinks are refused by default', qwen: want, ours: no('symlink_escape', {}, { disk: { [lands]: null } }) }
+}
 const taken = count => Object.fromEntries(Array.from({ length: count }, (_, index) => [index ? `n (${index}).txt` : 'n.txt', '']))
 
 /** Uploads that have begun and do not end: a head, and a part of a body. */
@@ -51,10 +56,10 @@ export default [
     const paths = got.map(one => one.json?.path).sort()
     return JSON.stringify(paths) === JSON.stringify([`${place.name}/c (1).bin`, `${place.name}/c.bin`]) ? [] : [`landed at ${JSON.stringify(paths)}`]
   } } },
-  numbered('numbers instead of writing through an in-workspace symlink', 'alias.bin', { 'real.bin': 'orig', 'alias.bin': link('real.bin') }, 'alias (1).bin'),
-  numbered('numbers instead of materializing a symlink whose target is absent', 'alias.bin', { 'alias.bin': link('absent.bin') }, 'alias (1).bin'),
-  numbered('numbers past a symlink cycle occupying the requested name', 'loop.bin', { 'loop.bin': link('loop.bin') }, 'loop (1).bin'),
-  numbered('numbers past a two-hop symlink cycle', 'one.bin', { 'one.bin': link('two.bin'), 'two.bin': link('one.bin') }, 'one (1).bin'),
+  linked('numbers instead of writing through an in-workspace symlink', 'alias.bin', { 'real.bin': 'orig', 'alias.bin': link('real.bin') }, 'alias (1).bin'),
+  linked('numbers instead of materializing a symlink whose target is absent', 'alias.bin', { 'alias.bin': link('absent.bin') }, 'alias (1).bin'),
+  linked('numbers past a symlink cycle occupying the requested name', 'loop.bin', { 'loop.bin': link('loop.bin') }, 'loop (1).bin'),
+  linked('numbers past a two-hop symlink cycle', 'one.bin', { 'one.bin': link('two.bin'), 'two.bin': link('one.bin') }, 'one (1).bin'),
   { name: 'rejects an escaping symlink at the boundary', of: ROUTE, tree: { leak: link('OUTSIDE/planted.bin') }, ask: upload('@/leak'), want: no('symlink_escape', {}, { outside: { 'planted.bin': null } }) },
   { name: 'creates a missing parent directory and uploads into it', of: ROUTE, ask: upload('@/no/such/dir/a.txt', 'x'), want: made({ path: '@/no/such/dir/a.txt' }, { disk: { 'no/such/dir/a.txt': 'x' } }) },
   { name: 'parents are for their owner alone', of: 'ours', ask: upload('@/fresh/a.txt'), differs: 'new directories are 0700', qwen: made({}, { disk: { fresh: { mode: 0o755 } } }), ours: made({}, { disk: { fresh: { mode: 0o700 } } }) },

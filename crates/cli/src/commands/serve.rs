@@ -9,7 +9,7 @@ use portcullis_files::shared_secret;
 use portcullis_gate::Clock;
 use portcullis_gate::RootSpec;
 use portcullis_policy::RootPolicy;
-use portcullis_proto::{RootId, RootKind, ScopeSet};
+use portcullis_proto::{Group, Mode, RootId, RootKind, ScopeSet};
 use portcullis_server::{
     Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp,
     OAuthResource, Observer, Providers, Seen, Server, ServerParts, Tls, listen,
@@ -26,7 +26,7 @@ use crate::out::{BOLD, FAINT, Out, paint};
 use crate::problem::{Ending, Problem};
 use crate::provider::{Choice, Evidence, decide};
 use crate::record::AuditFiles;
-use crate::settings::{self, Overrides, RootSetting, Settings, Writing};
+use crate::settings::{self, Overrides, RootSetting, Settings};
 use crate::sockets;
 use crate::wiring::{LiveRules, Purpose, World};
 
@@ -35,6 +35,8 @@ use crate::wiring::{LiveRules, Purpose, World};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a question waits for a person: they may be at lunch.
 const PATIENCE: Duration = Duration::from_mins(60);
+/// The largest file that can be uploaded.
+const MAX_UPLOAD: u64 = 50 * 1024 * 1024;
 /// The largest certificate or key.
 const MAX_PEM: u64 = 1024 * 1024;
 /// Who the first person is called where nobody was added.
@@ -45,13 +47,12 @@ pub(crate) fn run(
     env: &Environment,
     args: &ServeArgs,
 ) -> Result<Ending, Problem> {
-    let mut overrides = Overrides::from(args);
+    let mut settings = settings::resolve(everywhere, env, &Overrides::from(args))?;
     if args.write {
-        overrides.writing = Writing::Allowed;
+        settings.modes = settings.modes.with(Group::FilesystemWrite, Mode::Allow);
     }
-    let mut settings = settings::resolve(everywhere, env, &overrides)?;
     let log = Log::at(settings.log_level);
-    let evidence = choose(env, &mut settings)?;
+    let evidence = choose(env, args, &mut settings)?;
     let tls = tls(args)?;
     let listener = sockets::bind(args.host, args.port)?;
     let address = listener.local_addr()?;
@@ -96,19 +97,18 @@ pub(crate) fn run(
 }
 
 /// Decides what is served, where nobody named anything.
-fn choose(env: &Environment, settings: &mut Settings) -> Result<Vec<String>, Problem> {
+fn choose(
+    env: &Environment,
+    args: &ServeArgs,
+    settings: &mut Settings,
+) -> Result<Vec<String>, Problem> {
     let (choice, why) = decide(&Evidence {
         named: settings.roots.len(),
         container: &env.container,
         working_dir: env.working_dir.as_deref(),
     });
     match choice {
-        Choice::Named => {
-            for root in &mut settings.roots {
-                // Naming it is the act of the operator.
-                root.spec.trusted |= root.spec.kind == RootKind::Workspace;
-            }
-        }
+        Choice::Named => trust(settings, args),
         Choice::Gateway => {}
         Choice::Working(path) => settings.roots.push(RootSetting {
             spec: RootSpec {
@@ -125,6 +125,24 @@ fn choose(env: &Environment, settings: &mut Settings) -> Result<Vec<String>, Pro
         }),
     }
     Ok(why)
+}
+
+/// A workspace named where the server is started is trusted by that; one that
+/// the environment or the settings name, only if somebody said so.
+fn trust(settings: &mut Settings, args: &ServeArgs) {
+    let by_dir = args.dir.is_some().then_some(0);
+    for (at, root) in settings.roots.iter_mut().enumerate() {
+        let flagged = args
+            .roots
+            .iter()
+            .any(|flag| flag.id == root.spec.id.as_str());
+        let named = by_dir == Some(at) || flagged;
+        root.spec.trusted |= named && root.spec.kind == RootKind::Workspace;
+        if named {
+            let policy = &mut root.spec.policy;
+            policy.max_file_bytes = policy.max_file_bytes.max(MAX_UPLOAD);
+        }
+    }
 }
 
 fn tls(args: &ServeArgs) -> Result<Option<Tls>, Problem> {

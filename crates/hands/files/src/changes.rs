@@ -298,7 +298,9 @@ impl ScopedFs {
     ) -> Result<Changed, Failure> {
         let permit = self
             .changing(plan.verb, plan.path, None, |path, terms| {
-                let mut deed = self.deed(plan.verb, path, terms, plan.want)?;
+                let mut deed = self
+                    .deed(plan.verb, path, terms, plan.want)
+                    .map_err(|why| taken(why, plan.options.mode))?;
                 deed.shown = Some(plan.shown);
                 let size = deed.place.base.as_ref().map(|base| base.meta.size);
                 must_be_there(&deed.place, plan.options.mode)?;
@@ -459,6 +461,15 @@ impl ScopedFs {
             may_read: self.may_read(),
         }
     }
+}
+
+/// What is no file is in the way of a new one all the same.
+fn taken(why: Failure, mode: WriteMode) -> Failure {
+    let stands = matches!(why.reason(), Reason::IsDirectory | Reason::SpecialFile);
+    if mode == WriteMode::Create && stands {
+        return Reason::AlreadyExists.into();
+    }
+    why
 }
 
 fn whole<'b>(before: &Before<'b>) -> Result<&'b [u8], Failure> {

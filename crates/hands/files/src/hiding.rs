@@ -97,6 +97,20 @@ impl Hiding {
         }
     }
 
+    /// Whether an entry at `path` is left out by itself, or stands below what is.
+    pub(crate) fn marks(&self, path: &RelPath, entity: Entity) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::By(stack) => {
+                let directory = entity == Entity::Directory;
+                let excluded = |above: RelPath| above.components().any(is_excluded_dir);
+                self.hides(path, entity)
+                    || path.parent().is_some_and(excluded)
+                    || stack.matched(path, directory).is_some()
+            }
+        }
+    }
+
     /// Whether a rule names the file at `path`, or a directory above it.
     pub(crate) fn named(&self, path: &RelPath) -> Option<MatchedBy> {
         let Self::By(stack) = self else { return None };

@@ -66,7 +66,12 @@ impl Door {
         };
         // Looked up even for somebody who has to wait: a guesser behind the
         // same address must not lock out who holds a good credential.
-        match doorman.known(via, presented) {
+        let known = doorman.known(via, presented).or_else(|| {
+            // It may have been made a moment ago.
+            doorman.refresh().ok()?;
+            doorman.known(via, presented)
+        });
+        match known {
             Some(identity) => Met::Known(identity),
             None if self.is_too_many(from, now_us) => Met::TooMany,
             None => Met::Unknown,

@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::uri::Authority;
 use http::{HeaderMap, Method, Uri};
 
 /// The hosts and origins that may be named.
@@ -117,7 +118,7 @@ impl Allowed {
         }
         let host = host.ok_or(Turned::Host)?.to_ascii_lowercase();
         // A request in absolute form names its host twice: both have to be ours.
-        let named = uri.authority().map(|authority| authority.as_str());
+        let named = uri.authority().map(Authority::as_str);
         let ours = |name: &str| self.hosts.contains(name);
         if !ours(&host) || named.is_some_and(|named| !ours(&named.to_ascii_lowercase())) {
             return Err(Turned::Host);

@@ -104,15 +104,15 @@ pub async fn listen(
         let (stream, from) = tokio::select! {
             biased;
             () = &mut end => break,
-            taken = listener.accept() => match taken {
-                Ok(taken) => taken,
-                // The peer has gone again, or there is no room for a handle:
-                // neither is a reason to stop serving the others.
-                Err(_) => {
+            taken = listener.accept() => {
+                let Ok(taken) = taken else {
+                    // The peer has gone again, or there is no room for a handle:
+                    // neither is a reason to stop serving the others.
                     tokio::time::sleep(NO_ROOM).await;
                     continue;
-                }
-            },
+                };
+                taken
+            }
         };
         let (server, tls) = (Arc::clone(&server), listening.tls.clone());
         let draining = draining.clone();

@@ -9,16 +9,50 @@ use portcullis_proto::Scope;
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
+    /// Answered without a credential: that it is up, pages that hold nothing,
+    /// and the place where a link becomes a credential.
+    Open(Open),
+    /// Asked of the server itself.
+    Desk(Desk),
+    /// Asked of a machine's files.
+    Files(Files),
+    /// MCP, whatever it asks for.
+    Mcp(Mcp),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Open {
     Health,
+    SignInPage,
+    SignIn,
+    ApprovePage,
+    OAuthMetadata,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Desk {
+    SignOut,
+    Approvals,
+    WatchApprovals,
+    Answer,
+    Audit,
+    WatchAudit,
+    Metrics,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Files {
     Capabilities,
     Status,
     ReadFile,
     ReadBytes,
+    Download,
     Stat,
     List,
     Glob,
     Tree,
     Search,
+    Watch,
     WriteFile,
     EditFile,
     EditMany,
@@ -31,22 +65,15 @@ pub(crate) enum Op {
     InspectArchive,
     ExtractArchive,
     CreateArchive,
-    Download,
-    Watch,
     UndoList,
     Undo,
-    SignInPage,
-    SignIn,
-    SignOut,
-    ApprovePage,
-    Approvals,
-    WatchApprovals,
-    Answer,
-    Audit,
-    WatchAudit,
-    Metrics,
-    Mcp,
-    OAuthMetadata,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mcp {
+    Post,
+    Get,
+    Delete,
 }
 
 /// One route.
@@ -62,6 +89,13 @@ pub(crate) struct Route {
     pub(crate) scope: Option<Scope>,
     /// The tag in /capabilities that says it is there.
     pub(crate) tag: Option<&'static str>,
+}
+
+impl Route {
+    /// Whether it is asked of a machine's files.
+    pub(crate) const fn is_of_files(&self) -> bool {
+        matches!(self.op, Op::Files(_))
+    }
 }
 
 const fn route(
@@ -82,8 +116,8 @@ const fn route(
 }
 
 macro_rules! table {
-    ($($op:ident $method:ident $path:literal $scope:expr, $tag:expr;)*) => {
-        &[$(route(Op::$op, Method::$method, (concat!(stringify!($method), " ", $path), $path), $scope, $tag)),*]
+    ($($kind:ident $op:ident $method:ident $path:literal $scope:expr, $tag:expr;)*) => {
+        &[$(route(Op::$kind($kind::$op), Method::$method, (concat!(stringify!($method), " ", $path), $path), $scope, $tag)),*]
     };
 }
 
@@ -94,57 +128,48 @@ const AUDIT: Option<Scope> = Some(Scope::Audit);
 
 /// Every route.
 pub(crate) const ROUTES: &[Route] = table! {
-    Health GET "/health" None, Some("health");
-    Capabilities GET "/capabilities" None, Some("capabilities");
-    Status GET "/status" None, Some("portcullis_status");
-    ReadFile GET "/file" READ, Some("workspace_file_read");
-    ReadBytes GET "/file/bytes" READ, Some("workspace_file_bytes");
-    Stat GET "/stat" READ, Some("workspace_file_read");
-    List GET "/list" READ, Some("workspace_file_read");
-    Glob GET "/glob" READ, Some("workspace_file_read");
-    Tree GET "/tree" READ, Some("portcullis_tree");
-    Search GET "/search" READ, Some("portcullis_search");
-    WriteFile POST "/file/write" WRITE, Some("workspace_file_write");
-    EditFile POST "/file/edit" WRITE, Some("workspace_file_write");
-    EditMany POST "/file/edits" WRITE, Some("portcullis_file_edits");
-    Append POST "/file/append" WRITE, Some("portcullis_file_append");
-    Upload POST "/file/upload" WRITE, Some("workspace_file_upload");
-    Delete POST "/file/delete" WRITE, Some("portcullis_file_delete");
-    Move POST "/file/move" WRITE, Some("portcullis_file_move");
-    Copy POST "/file/copy" WRITE, Some("portcullis_file_copy");
-    MakeDirectory POST "/directory" WRITE, Some("portcullis_directory");
-    InspectArchive GET "/archive" READ, Some("portcullis_archive");
-    ExtractArchive POST "/archive/extract" WRITE, Some("portcullis_archive");
-    CreateArchive POST "/archive/create" WRITE, Some("portcullis_archive");
-    Download GET "/file/raw" READ, Some("portcullis_file_raw");
-    Watch GET "/watch" READ, Some("portcullis_watch");
-    UndoList GET "/undo" READ, Some("portcullis_undo");
-    Undo POST "/undo" WRITE, Some("portcullis_undo");
-    SignInPage GET "/sign-in" None, None;
-    SignIn POST "/sign-in" None, Some("portcullis_sign_in");
-    SignOut POST "/sign-out" None, Some("portcullis_sign_in");
-    ApprovePage GET "/approve/{id}" None, None;
-    Approvals GET "/approvals" APPROVE, Some("portcullis_approvals");
-    WatchApprovals GET "/approvals/events" APPROVE, Some("portcullis_approvals");
-    Answer POST "/approvals/{id}" APPROVE, Some("portcullis_approvals");
-    Audit GET "/audit" AUDIT, Some("portcullis_audit");
-    WatchAudit GET "/audit/events" AUDIT, Some("portcullis_audit");
-    Metrics GET "/metrics" AUDIT, Some("portcullis_metrics");
-    Mcp POST "/mcp" None, Some("portcullis_mcp");
-    Mcp GET "/mcp" None, Some("portcullis_mcp");
-    Mcp DELETE "/mcp" None, Some("portcullis_mcp");
-    OAuthMetadata GET "/.well-known/oauth-protected-resource" None, None;
-    OAuthMetadata GET "/.well-known/oauth-protected-resource/mcp" None, None;
+    Open Health GET "/health" None, Some("health");
+    Files Capabilities GET "/capabilities" None, Some("capabilities");
+    Files Status GET "/status" None, Some("portcullis_status");
+    Files ReadFile GET "/file" READ, Some("workspace_file_read");
+    Files ReadBytes GET "/file/bytes" READ, Some("workspace_file_bytes");
+    Files Stat GET "/stat" READ, Some("workspace_file_read");
+    Files List GET "/list" READ, Some("workspace_file_read");
+    Files Glob GET "/glob" READ, Some("workspace_file_read");
+    Files Tree GET "/tree" READ, Some("portcullis_tree");
+    Files Search GET "/search" READ, Some("portcullis_search");
+    Files WriteFile POST "/file/write" WRITE, Some("workspace_file_write");
+    Files EditFile POST "/file/edit" WRITE, Some("workspace_file_write");
+    Files EditMany POST "/file/edits" WRITE, Some("portcullis_file_edits");
+    Files Append POST "/file/append" WRITE, Some("portcullis_file_append");
+    Files Upload POST "/file/upload" WRITE, Some("workspace_file_upload");
+    Files Delete POST "/file/delete" WRITE, Some("portcullis_file_delete");
+    Files Move POST "/file/move" WRITE, Some("portcullis_file_move");
+    Files Copy POST "/file/copy" WRITE, Some("portcullis_file_copy");
+    Files MakeDirectory POST "/directory" WRITE, Some("portcullis_directory");
+    Files InspectArchive GET "/archive" READ, Some("portcullis_archive");
+    Files ExtractArchive POST "/archive/extract" WRITE, Some("portcullis_archive");
+    Files CreateArchive POST "/archive/create" WRITE, Some("portcullis_archive");
+    Files Download GET "/file/raw" READ, Some("portcullis_file_raw");
+    Files Watch GET "/watch" READ, Some("portcullis_watch");
+    Files UndoList GET "/undo" READ, Some("portcullis_undo");
+    Files Undo POST "/undo" WRITE, Some("portcullis_undo");
+    Open SignInPage GET "/sign-in" None, None;
+    Open SignIn POST "/sign-in" None, Some("portcullis_sign_in");
+    Desk SignOut POST "/sign-out" None, Some("portcullis_sign_in");
+    Open ApprovePage GET "/approve/{id}" None, None;
+    Desk Approvals GET "/approvals" APPROVE, Some("portcullis_approvals");
+    Desk WatchApprovals GET "/approvals/events" APPROVE, Some("portcullis_approvals");
+    Desk Answer POST "/approvals/{id}" APPROVE, Some("portcullis_approvals");
+    Desk Audit GET "/audit" AUDIT, Some("portcullis_audit");
+    Desk WatchAudit GET "/audit/events" AUDIT, Some("portcullis_audit");
+    Desk Metrics GET "/metrics" AUDIT, Some("portcullis_metrics");
+    Mcp Post POST "/mcp" None, Some("portcullis_mcp");
+    Mcp Get GET "/mcp" None, Some("portcullis_mcp");
+    Mcp Delete DELETE "/mcp" None, Some("portcullis_mcp");
+    Open OAuthMetadata GET "/.well-known/oauth-protected-resource" None, None;
+    Open OAuthMetadata GET "/.well-known/oauth-protected-resource/mcp" None, None;
 };
-
-/// What is answered without a credential: that it is up, pages that hold
-/// nothing, and the place where a link becomes a credential.
-pub(crate) const fn is_open(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Health | Op::SignInPage | Op::SignIn | Op::ApprovePage | Op::OAuthMetadata
-    )
-}
 
 /// What a path and method lead to.
 #[derive(Debug)]
@@ -166,7 +191,7 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
     };
     let mut others = Vec::new();
     for route in ROUTES {
-        let Some(id) = fits(route.path, path) else {
+        let Fits::Yes(id) = fits(route.path, path) else {
             continue;
         };
         if route.method == *wanted {
@@ -181,12 +206,26 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
     }
 }
 
-fn fits<'a>(pattern: &str, path: &'a str) -> Option<Option<&'a str>> {
+/// Whether a path is what a pattern means.
+enum Fits<'a> {
+    /// It is, with what stood for `{id}`.
+    Yes(Option<&'a str>),
+    No,
+}
+
+fn fits<'a>(pattern: &str, path: &'a str) -> Fits<'a> {
     let Some((before, after)) = pattern.split_once("{id}") else {
-        return (pattern == path).then_some(None);
+        return if pattern == path {
+            Fits::Yes(None)
+        } else {
+            Fits::No
+        };
     };
-    let id = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!id.is_empty() && !id.contains('/')).then_some(Some(id))
+    let id = path
+        .strip_prefix(before)
+        .and_then(|rest| rest.strip_suffix(after))
+        .filter(|id| !id.is_empty() && !id.contains('/'));
+    id.map_or(Fits::No, |id| Fits::Yes(Some(id)))
 }
 
 #[cfg(test)]
@@ -200,7 +239,9 @@ mod tests {
             assert!(seen.insert((&route.method, route.path)), "{}", route.name);
             match find(&route.method, route.path) {
                 Found::Route(found, _) => assert_eq!(found.op, route.op, "{}", route.name),
-                other => panic!("{}: {other:?}", route.name),
+                other @ (Found::OtherMethods(_) | Found::Nothing) => {
+                    panic!("{}: {other:?}", route.name)
+                }
             }
         }
     }

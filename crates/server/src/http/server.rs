@@ -23,7 +23,7 @@ use super::limits::MAX_UPLOADS;
 use super::machines::Machines;
 use super::reply::{self, Reply};
 use super::rest;
-use super::routes::{Found, Op, Route, find, is_open};
+use super::routes::{Found, Op, Open, Route, find};
 use crate::mcp::{McpHttp, OAuthResource};
 
 /// What a server is made of.
@@ -119,6 +119,8 @@ pub(crate) struct Asked {
 /// What a request turned out to be, for who observes.
 #[derive(Default)]
 struct Noted {
+    /// It came from where nobody may come from.
+    turned_away: bool,
     route: Option<&'static str>,
     identity: Option<Identity>,
 }
@@ -160,7 +162,7 @@ impl Server {
         let mut noted = Noted::default();
         let mut reply = self.admitted(request, from, &mut noted).await;
         if let Some(origin) = origin
-            && reply.status() != StatusCode::FORBIDDEN
+            && !noted.turned_away
         {
             share(&mut reply, origin);
         }
@@ -184,17 +186,22 @@ impl Server {
     ) -> Reply {
         let (head, body) = request.into_parts();
         if let Err(turned) = self.parts.allowed.admit(&head.headers, &head.uri) {
+            noted.turned_away = true;
             return turn_away(turned);
         }
         if head.method == Method::OPTIONS && head.headers.contains_key(ORIGIN) {
             return preflight();
         }
         let (workspace, path) = rest::qualified(head.uri.path());
-        let found = find(&head.method, &path);
+        let found = match find(&head.method, &path) {
+            // A workspace has files, and nothing else of its own.
+            Found::Route(route, _) if workspace.is_some() && !route.is_of_files() => Found::Nothing,
+            found => found,
+        };
         if let Found::Route(route, _) = found {
             noted.route = Some(route.name);
-            if is_open(route.op) {
-                return self.open(route.op, &head, body).await;
+            if let Op::Open(open) = route.op {
+                return self.open(open, &head, Some(body)).await;
             }
         }
         let met = self.door.meet(
@@ -217,35 +224,39 @@ impl Server {
             }
         };
         self.parts.guests.welcome(&identity);
-        if route.op == Op::Mcp && workspace.is_none() {
-            let request = Request::from_parts(head, body);
-            return self.parts.mcp.answer(identity, request).await;
-        }
-        rest::answer(
-            self,
-            Asked {
-                route,
-                id,
-                identity,
-                head,
-                body: Some(body),
-                workspace,
+        let asked = Asked {
+            route,
+            id,
+            identity,
+            head,
+            body: Some(body),
+            workspace,
+        };
+        match route.op {
+            Op::Files(files) => rest::answer(self, asked, files).await,
+            Op::Desk(desk) => desk::at(self, asked, desk).await,
+            Op::Mcp(_) => match asked.body {
+                Some(body) => {
+                    let request = Request::from_parts(asked.head, body);
+                    self.parts.mcp.answer(asked.identity, request).await
+                }
+                None => no_route(),
             },
-        )
-        .await
+            Op::Open(open) => self.open(open, &asked.head, asked.body).await,
+        }
     }
 
     /// What needs no credential.
-    async fn open(self: &Arc<Self>, op: Op, head: &Parts, body: Incoming) -> Reply {
-        match op {
-            Op::SignInPage => desk::sign_in_page(),
-            Op::SignIn => desk::sign_in(self, head, body).await,
-            Op::ApprovePage => desk::approve_page(),
-            Op::OAuthMetadata => match &self.parts.oauth {
+    async fn open(self: &Arc<Self>, open: Open, head: &Parts, body: Option<Incoming>) -> Reply {
+        match open {
+            Open::Health => rest::health(),
+            Open::SignInPage => desk::sign_in_page(),
+            Open::SignIn => desk::sign_in(self, head, body).await,
+            Open::ApprovePage => desk::approve_page(),
+            Open::OAuthMetadata => match &self.parts.oauth {
                 Some(oauth) => reply::value(StatusCode::OK, &oauth.metadata()),
                 None => no_route(),
             },
-            _ => rest::health(),
         }
     }
 

@@ -34,6 +34,7 @@ use portcullis_tools::Machine;
 
 use crate::http::Machines;
 
+pub(crate) use self::nowhere::Nowhere;
 pub use http::McpHttp;
 pub use oauth::OAuthResource;
 pub use stdio::{serve_pipe, serve_stdio};

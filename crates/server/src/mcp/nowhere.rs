@@ -10,7 +10,7 @@ use portcullis_tools::{
 };
 
 /// See the module.
-pub(super) struct Nowhere(pub(super) Arc<Gate>);
+pub(crate) struct Nowhere(pub(crate) Arc<Gate>);
 
 impl Nowhere {
     fn nothing<T>(&self, caller: &Caller, name: &str) -> Result<T, Failure> {

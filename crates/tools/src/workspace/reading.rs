@@ -1,6 +1,6 @@
 //! Text and bytes.
 
-use portcullis_files::text::Charset;
+use portcullis_files::text::{Charset, LineEnding};
 use portcullis_files::{
     ByteWindow, Meta, ScopedFs, SnapshotReply, SnapshotRequest, TextFrom, TextRequest, sha256,
 };
@@ -51,6 +51,7 @@ struct Window<'a> {
     has_more: bool,
     next: Option<Cursor>,
     total_lines: Option<u64>,
+    line_ending: LineEnding,
 }
 
 /// A window into a text that is here whole.
@@ -87,15 +88,18 @@ fn of_whole<'a>(
     let end = lines.floor_char_boundary(most);
     let text = lines.get(..end).unwrap_or_default();
     let was_cut = text.len() < lines.len();
+    // Behind the last newline there is nothing to read.
+    let after = after.filter(|after| start + after < all.len());
     let next = after
         .filter(|_| is_utf8 && !was_cut)
         .map(|after| Cursor::at(mark + (start + after) as u64, &snapshot.reply.meta));
     Ok(Window {
         text,
-        truncated: was_cut || after.is_some() || (start > 0 && !text.is_empty()),
+        truncated: was_cut || after.is_some(),
         has_more: was_cut || after.is_some(),
         next,
         total_lines: Some(breaks(all) + 1),
+        line_ending: page.head_line_ending,
     })
 }
 
@@ -108,20 +112,25 @@ fn of_large<'a>(snapshot: &'a SnapshotReply, ask: &ReadAsk) -> Window<'a> {
     } else {
         &page.text
     };
+    // A page is never so small as a caller may ask.
+    let most = ask.max_bytes.unwrap_or(MAX_WINDOW);
+    let shown = text.get(..text.floor_char_boundary(most)).unwrap_or(text);
+    let was_cut = shown.len() < text.len() || page.ends_mid_line || (page.has_more && !by_lines);
     let next = page
         .next_cursor
         .as_ref()
-        .filter(|_| page.encoding == Charset::UTF_8 && !page.ends_mid_line)
+        .filter(|_| page.encoding == Charset::UTF_8 && !was_cut)
         .and_then(|cursor| Cursor::of_inner(&cursor.to_string(), &snapshot.reply.meta));
     Window {
-        text,
+        text: shown,
         truncated: true,
-        has_more: page.has_more,
+        has_more: page.has_more || shown.len() < text.len(),
         next,
         total_lines: page
             .total_lines
             .filter(|_| !page.has_more)
             .map(|lines| lines + u64::from(page.final_newline)),
+        line_ending: page.line_ending,
     }
 }
 
@@ -168,7 +177,7 @@ fn written(snapshot: &SnapshotReply, window: &Window<'_>) -> Json {
         .json("content", &content)
         .text("encoding", &page.encoding.label())
         .flag("bom", page.bom)
-        .word("lineEnding", ending(page.head_line_ending))
+        .word("lineEnding", ending(window.line_ending))
         .number("sizeBytes", reply.meta.size)
         .number("returnedBytes", window.text.len() as u64)
         .flag("truncated", window.truncated);

@@ -100,11 +100,12 @@ pub(super) async fn upload(scope: &ScopedFs, path: &str, bytes: Vec<u8>) -> Resu
         ..WriteOptions::default()
     };
     let bytes = Arc::new(bytes);
-    for number in 0..=MAX_NAMES {
-        let name = numbered(path, number);
+    for number in 0..MAX_NAMES {
+        let name = numbered(path, number)?;
         match scope.write_bytes(&name, Arc::clone(&bytes), &options).await {
             Ok(changed) => return Ok(written("file_upload", &changed, |_| {})),
-            Err(why) if why.reason() == Reason::AlreadyExists => {}
+            // A link is refused, not passed by: nobody should wonder what it leads to.
+            Err(why) if matches!(why.reason(), Reason::AlreadyExists | Reason::IsDirectory) => {}
             Err(why) => return Err(why),
         }
     }
@@ -116,9 +117,9 @@ pub(super) async fn upload(scope: &ScopedFs, path: &str, bytes: Vec<u8>) -> Resu
 }
 
 /// `dir/name (2).txt`: the name it has when the ones before are taken.
-fn numbered(path: &str, number: u32) -> String {
+fn numbered(path: &str, number: u32) -> Result<String, Failure> {
     if number == 0 {
-        return path.to_owned();
+        return Ok(path.to_owned());
     }
     let (dir, name) = path
         .rsplit_once('/')
@@ -131,11 +132,18 @@ fn numbered(path: &str, number: u32) -> String {
     let tail = format!(" ({number}){extension}");
     let room = MAX_NAME.saturating_sub(tail.len());
     let stem = stem.get(..stem.floor_char_boundary(room)).unwrap_or(stem);
-    if dir.is_empty() && !path.starts_with('/') {
+    if stem.is_empty() {
+        return Err(Failure::new(
+            Reason::BadArguments,
+            "The name is taken, and too long to be numbered.",
+        )
+        .hint("Upload it under a shorter name."));
+    }
+    Ok(if dir.is_empty() && !path.starts_with('/') {
         format!("{stem}{tail}")
     } else {
         format!("{dir}/{stem}{tail}")
-    }
+    })
 }
 
 fn written(kind: &'static str, changed: &Changed, more: impl FnOnce(&mut Object<'_>)) -> Json {
@@ -174,7 +182,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, number: u32, want: &str) {
-        assert_eq!(numbered(path, number), want);
+        assert_eq!(numbered(path, number).unwrap(), want);
     }
 
     #[test]
@@ -184,7 +192,7 @@ mod tests {
         check("b", 1, "b (1)");
         check(".env", 1, ".env (1)");
         check("a.tar.gz", 1, "a.tar (1).gz");
-        let long = numbered(&format!("{}.txt", "ü".repeat(126)), 7);
+        let long = numbered(&format!("{}.txt", "ü".repeat(126)), 7).unwrap();
         assert!(
             long.len() <= MAX_NAME && long.ends_with(" (7).txt"),
             "{long}"

@@ -182,7 +182,7 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
             let hiding = Hiding::at(&listing.root, &listing.path, terms);
             for entry in &mut entries {
                 let path = entry.path.as_ref();
-                entry.ignored = path.is_some_and(|path| hiding.hides(path, entry.entity));
+                entry.ignored = path.is_some_and(|path| hiding.marks(path, entry.entity));
             }
         }
         // Last of all: what was read of a directory moved away meanwhile, names

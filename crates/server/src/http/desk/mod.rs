@@ -10,23 +10,54 @@ mod questions;
 mod signing;
 mod stream;
 
+use std::sync::Arc;
+
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Principal, Reason, Subject, Verb};
+use portcullis_proto::{Failure, Principal, Reason, Scope, Subject, Verb};
 
 use super::reply::{self, Reply};
+use super::routes::Desk;
 use super::server::{Asked, Server};
 
 pub use self::audit::{AuditAsk, AuditLine, AuditSource, FollowAudit};
 pub(super) use self::metrics::Metrics;
 
-pub(super) use self::approvals::{answer, list, watch};
-pub(super) use self::audit::{query, watch as watch_audit};
 pub(super) use self::feed::Feeds;
-pub(super) use self::metrics::tell as metrics;
 pub(super) use self::pages::{approve as approve_page, sign_in as sign_in_page};
 pub(super) use self::questions::{bring, pending, waits};
-pub(super) use self::signing::{sign_in, sign_out};
+pub(super) use self::signing::sign_in;
 pub(super) use self::stream::open as open_stream;
+
+use self::signing::sign_out;
+
+/// Answers what is asked of the server itself, and needs no machine.
+pub(super) async fn at(server: &Arc<Server>, asked: Asked, desk: Desk) -> Reply {
+    if let Some(scope) = asked.route.scope
+        && !asked.identity.may(scope)
+    {
+        return refuse(server, &asked, asked.route.name, no_scope(scope));
+    }
+    match desk {
+        Desk::SignOut => sign_out(server, &asked).await,
+        Desk::Approvals => approvals::list(server, &asked),
+        Desk::WatchApprovals => approvals::watch(server, &asked),
+        Desk::Answer => approvals::answer(server, asked).await,
+        Desk::Audit => audit::query(server, &asked).await,
+        Desk::WatchAudit => audit::watch(server, &asked).await,
+        Desk::Metrics => metrics::tell(server),
+    }
+}
+
+/// The credential is good, and not for this.
+pub(super) fn no_scope(scope: Scope) -> Failure {
+    Failure::new(
+        Reason::NoGrant,
+        format!("The credential is not for {scope}."),
+    )
+    .hint(format!(
+        "Make one that is: portcullis token create --scope {scope}"
+    ))
+}
 
 /// The person a principal stands for, or acts on behalf of.
 pub(super) fn owner(principal: &Principal) -> Option<&str> {

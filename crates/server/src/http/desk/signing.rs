@@ -29,8 +29,8 @@ pub(crate) struct SignInBody {
 
 /// Turns a link into the cookie of a browser. The link is the credential here:
 /// a wrong, used or old one gets the same answer.
-pub(crate) async fn sign_in(server: &Arc<Server>, head: &Parts, body: Incoming) -> Reply {
-    let body: SignInBody = match json_of(&head.headers, Some(body)).await {
+pub(crate) async fn sign_in(server: &Arc<Server>, head: &Parts, body: Option<Incoming>) -> Reply {
+    let body: SignInBody = match json_of(&head.headers, body).await {
         Ok(body) => body,
         Err(reply) => return reply,
     };

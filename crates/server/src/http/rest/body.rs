@@ -1,7 +1,9 @@
 //! The body of a request: of the right type, bounded in size and in time.
 
+use std::time::Duration;
+
 use http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use portcullis_proto::{Failure, Reason};
 use serde::de::DeserializeOwned;
@@ -11,6 +13,11 @@ use super::super::limits::{BODY_PATIENCE, MAX_JSON};
 use super::super::reply::{self, Reply};
 use super::super::server::Asked;
 use super::Errand;
+
+/// How much of a body that is too large is read and let go.
+const MAX_HEARD_OUT: usize = 64 * 1024 * 1024;
+/// For how long.
+const HEARD_OUT_FOR: Duration = Duration::from_secs(10);
 
 /// Why there is no body to work with.
 pub(super) enum NoBody {
@@ -25,15 +32,47 @@ pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>,
     let Some(body) = body else {
         return Ok(Vec::new());
     };
-    if body.size_hint().lower() > most as u64 {
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if expected > most {
+        hear_out(body);
         return Err(NoBody::TooLarge);
     }
-    let collected = tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect());
-    match collected.await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes().into()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(NoBody::TooLarge),
-        Ok(Err(_)) | Err(_) => Err(NoBody::Lost),
-    }
+    let reading = async {
+        let (mut body, mut bytes) = (body, Vec::with_capacity(expected));
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                return Err(NoBody::Lost);
+            };
+            // Trailers say nothing here.
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if bytes.len() + data.len() > most {
+                hear_out(body);
+                return Err(NoBody::TooLarge);
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    };
+    tokio::time::timeout(BODY_PATIENCE, reading)
+        .await
+        .unwrap_or(Err(NoBody::Lost))
+}
+
+/// Reads on beside the answer, as far as that is bearable: a client that is cut
+/// off while it sends does not hear why.
+fn hear_out(mut body: Incoming) {
+    tokio::spawn(tokio::time::timeout(HEARD_OUT_FOR, async move {
+        let mut left = MAX_HEARD_OUT;
+        while let Some(Ok(frame)) = body.frame().await {
+            let data = frame.into_data().map_or(0, |data| data.len());
+            let Some(rest) = left.checked_sub(data) else {
+                return;
+            };
+            left = rest;
+        }
+    }));
 }
 
 /// The body of a request at the desk.
@@ -86,17 +125,22 @@ pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, 
         }
         Err(NoBody::Lost) => return Err(lost()),
     };
-    let value: serde_json::Value = match serde_json::from_slice(&bytes) {
-        Ok(value) => value,
-        Err(_) => {
-            drop(errand.refuse(Reason::BadJson.into()));
-            return Err(reply::refused(
-                StatusCode::BAD_REQUEST,
-                "Invalid JSON in request body",
-                None,
-            ));
-        }
+    // An object and nothing else: a list would be taken for its fields in order.
+    let parsed = serde_json::from_slice::<serde_json::Value>(&bytes);
+    let Ok(value) = parsed else {
+        drop(errand.refuse(Reason::BadJson.into()));
+        return Err(reply::refused(
+            StatusCode::BAD_REQUEST,
+            "Invalid JSON in request body",
+            None,
+        ));
     };
+    if !value.is_object() {
+        return Err(errand.refuse(Failure::new(
+            Reason::BadArguments,
+            "The body is not a JSON object.",
+        )));
+    }
     serde_json::from_value(value).map_err(|error| {
         errand.refuse(Failure::new(
             Reason::BadArguments,

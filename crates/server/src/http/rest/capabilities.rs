@@ -12,6 +12,7 @@ use super::Errand;
 /// purpose; `docs/PROTOCOL.md` says what they mean.
 const DIFFERENCES: &[&str] = &[
     "require_auth",
+    "workspace_qualified_rest_core",
     "workspace_file_read_cursor",
     "portcullis_relative_errors",
     "portcullis_sorted_list",
@@ -79,10 +80,6 @@ pub(super) fn tell(errand: &Errand) -> Reply {
         })
         .collect();
     told(workspaces, cwd.as_deref())
-}
-
-pub(super) fn without_machine() -> Reply {
-    told(Vec::new(), None)
 }
 
 pub(super) fn status(errand: &Errand) -> Reply {

@@ -13,10 +13,8 @@ const MAX_CHARS: usize = 128;
 
 /// Refuses an id that is none. Reads take any; a change takes only an id that
 /// a session here gave out, and there are no such sessions.
-pub(super) fn check(asked: &Asked) -> Result<(), Reply> {
-    let Some(value) = asked.head.headers.get(CLIENT_ID) else {
-        return Ok(());
-    };
+pub(super) fn refused(asked: &Asked) -> Option<Reply> {
+    let value = asked.head.headers.get(CLIENT_ID)?;
     let bad = |error: &str, id: Option<&str>| {
         let mut body = json!({"error": error, "code": "invalid_client_id"});
         if let (Some(id), Some(object)) = (id, body.as_object_mut()) {
@@ -26,14 +24,14 @@ pub(super) fn check(asked: &Asked) -> Result<(), Reply> {
     };
     let id = value.to_str().unwrap_or("\u{0}");
     if id.is_empty() {
-        return Ok(());
+        return None;
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     if id.len() > MAX_CHARS || !id.bytes().all(plain) {
-        return Err(bad("The client id is not well formed.", None));
+        return Some(bad("The client id is not well formed.", None));
     }
     if changes(&asked.head.method) {
-        return Err(bad("No session here gave out this client id.", Some(id)));
+        return Some(bad("No session here gave out this client id.", Some(id)));
     }
-    Ok(())
+    None
 }

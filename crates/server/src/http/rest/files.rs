@@ -110,7 +110,7 @@ pub(super) async fn glob(errand: &Errand) -> Reply {
         let max = query.number("maxResults", 1, MAX_MATCHES as u64)?;
         let cwd = query.text("cwd")?.filter(|cwd| !cwd.is_empty());
         Ok(FileAsk::Glob {
-            pattern: query.required("pattern")?,
+            pattern: query.required("pattern").and_then(below_here)?,
             cwd: cwd.map(str::to_owned),
             include_ignored: query.flag("includeIgnored")?,
             max_results: max
@@ -119,6 +119,21 @@ pub(super) async fn glob(errand: &Errand) -> Reply {
         })
     };
     ask(errand, made(), StatusCode::OK).await
+}
+
+/// A pattern that names no drive and no other machine, as some would read it.
+fn below_here(pattern: String) -> Result<String, Failure> {
+    let drive = matches!(
+        pattern.as_bytes(),
+        [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic()
+    );
+    if drive || pattern.starts_with("\\\\") {
+        return Err(Failure::new(
+            Reason::BadGlob,
+            "The pattern is not a glob: it must stay below the directory.",
+        ));
+    }
+    Ok(pattern)
 }
 
 /// What `POST /file/write` takes.
@@ -171,7 +186,13 @@ fn write_ask(body: WriteBody) -> Result<FileAsk, Failure> {
     non_empty(&body.path)?;
     fits(body.content.len())?;
     let replaces = match body.mode {
-        WriteMode::Create => None,
+        WriteMode::Create => {
+            // It says nothing here, but what is said has to make sense.
+            if body.expected_hash.is_some() {
+                hash(body.expected_hash.as_deref())?;
+            }
+            None
+        }
         WriteMode::Replace => Some(hash(body.expected_hash.as_deref())?),
     };
     Ok(FileAsk::Write(WriteAsk {
@@ -267,7 +288,10 @@ fn uploadable(path: String) -> Result<String, Failure> {
     if name.len() > MAX_NAME {
         return bad("The name is longer than 255 bytes.");
     }
-    if path.split('/').count() > MAX_DEPTH {
+    if matches!(name, "." | "..") {
+        return bad("`path` names no file.");
+    }
+    if path.split('/').count() > MAX_DEPTH + 1 {
         return bad("The path is deeper than 64 directories.");
     }
     Ok(path)
@@ -300,8 +324,13 @@ fn upload_refused(errand: &Errand, why: &Failure, (status, kind): (StatusCode, &
         "error": why.message(),
         "status": status.as_u16(),
     });
-    if let (Some(hint), Some(object)) = (why.next_step(), body.as_object_mut()) {
-        object.insert("hint".to_owned(), hint.into());
+    if let Some(object) = body.as_object_mut() {
+        if let Some(hint) = why.next_step() {
+            object.insert("hint".to_owned(), hint.into());
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            object.insert("retryAfterSeconds".to_owned(), 1.into());
+        }
     }
     reply::value(status, &body)
 }

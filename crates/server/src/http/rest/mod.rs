@@ -18,17 +18,16 @@ use std::sync::Arc;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 use portcullis_gate::{Approver, Caller, CancelFlag};
-use portcullis_proto::{
-    ConversationId, Failure, Reason, RootId, RunId, Scope, SessionId, Subject, Verb,
-};
+use portcullis_proto::{ConversationId, Failure, Reason, RootId, RunId, SessionId, Subject};
 use portcullis_store::ParkedApprover;
 use portcullis_tools::Machine;
 use serde_json::json;
 
 use super::desk;
 use super::reply::{self, Reply};
-use super::routes::Op;
+use super::routes::Files;
 use super::server::{Asked, Server};
+use crate::mcp::Nowhere;
 
 /// `/workspaces/<name>/…` asks the same of the workspace it names.
 const QUALIFIED: &str = "/workspaces/";
@@ -109,25 +108,18 @@ impl Errand {
 }
 
 /// Answers a request whose credential is good.
-pub(super) async fn answer(server: &Arc<Server>, asked: Asked) -> Reply {
-    if let Err(reply) = client::check(&asked) {
+pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> Reply {
+    if let Some(reply) = client::refused(&asked) {
         return reply;
     }
     let flag = CancelFlag::new();
     let until_gone = UntilGone(flag.clone());
-    if let Some(scope) = asked.route.scope
-        && !asked.identity.may(scope)
-    {
-        return refuse_scope(server, &asked, scope);
-    }
-    let asked = match at_the_desk(server, asked).await {
-        Desk::Answered(reply) => return reply,
-        Desk::NotIts(asked) => *asked,
-    };
     let caller = caller(&asked).cancelled_by(flag);
-    let Some(machine) = server.parts.machines.of(&asked.identity) else {
-        return without_machine(server, asked);
-    };
+    let machine = server
+        .parts
+        .machines
+        .of(&asked.identity)
+        .unwrap_or_else(|| Arc::new(Nowhere(Arc::clone(&server.parts.gate))));
     let parked = Arc::new(ParkedApprover::new(
         server.parts.store.clone(),
         desk::waits(&asked.head.headers),
@@ -143,6 +135,11 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked) -> Reply {
         root: None,
         parked,
     };
+    if let Some(scope) = errand.asked.route.scope
+        && !errand.asked.identity.may(scope)
+    {
+        return errand.refuse(desk::no_scope(scope));
+    }
     if let Some(named) = &errand.asked.workspace {
         let found = errand
             .machine
@@ -170,83 +167,39 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked) -> Reply {
         Ok(None) => {}
         Err(why) => return errand.refuse(why),
     }
-    let mut reply = route(&mut errand).await;
+    let mut reply = route(&mut errand, files).await;
     reply::settled_on(&mut reply, errand.caller.warrant());
     drop(until_gone);
     reply
 }
 
-/// What became of a request at the desk.
-enum Desk {
-    Answered(Reply),
-    NotIts(Box<Asked>),
-}
-
-/// What is asked of the server itself, and needs no machine.
-async fn at_the_desk(server: &Arc<Server>, asked: Asked) -> Desk {
-    Desk::Answered(match asked.route.op {
-        Op::SignOut => desk::sign_out(server, &asked).await,
-        Op::Approvals => desk::list(server, &asked),
-        Op::WatchApprovals => desk::watch(server, &asked),
-        Op::Answer => desk::answer(server, asked).await,
-        Op::Audit => desk::query(server, &asked).await,
-        Op::WatchAudit => desk::watch_audit(server, &asked).await,
-        Op::Metrics => desk::metrics(server),
-        _ => return Desk::NotIts(Box::new(asked)),
-    })
-}
-
-/// The credential is good, and not for this; that is on the record too.
-fn refuse_scope(server: &Arc<Server>, asked: &Asked, scope: Scope) -> Reply {
-    let why = server.parts.gate.refuse(
-        &caller(asked),
-        Verb::Stat,
-        asked.route.name,
-        no_scope(scope),
-    );
-    reply::failure(&why)
-}
-
-async fn route(errand: &mut Errand) -> Reply {
-    match errand.asked.route.op {
-        Op::Health
-        | Op::SignInPage
-        | Op::SignIn
-        | Op::SignOut
-        | Op::ApprovePage
-        | Op::Approvals
-        | Op::WatchApprovals
-        | Op::Answer
-        | Op::Audit
-        | Op::WatchAudit
-        | Op::Metrics
-        | Op::Mcp
-        | Op::OAuthMetadata => health(),
-        Op::Capabilities => capabilities::tell(errand),
-        Op::Status => capabilities::status(errand),
-        Op::ReadFile => files::read(errand).await,
-        Op::ReadBytes => files::bytes(errand).await,
-        Op::Stat => files::stat(errand).await,
-        Op::List => files::list(errand).await,
-        Op::Glob => files::glob(errand).await,
-        Op::WriteFile => files::write(errand).await,
-        Op::EditFile => files::edit(errand).await,
-        Op::Upload => files::upload(errand).await,
-        Op::Tree => tools::tree(errand).await,
-        Op::Search => tools::search(errand).await,
-        Op::EditMany => tools::edits(errand).await,
-        Op::Append => tools::append(errand).await,
-        Op::Delete => tools::delete(errand).await,
-        Op::Move => tools::relocate(errand, "move").await,
-        Op::Copy => tools::relocate(errand, "copy_file").await,
-        Op::MakeDirectory => tools::make_directory(errand).await,
-        Op::InspectArchive => tools::inspect_archive(errand).await,
-        Op::ExtractArchive => tools::extract_archive(errand).await,
-        Op::CreateArchive => tools::create_archive(errand).await,
-        Op::Download => raw::download(errand).await,
-        Op::Watch => changes::watch(errand).await,
-        Op::UndoList => tools::undoable(errand),
-        Op::Undo => tools::undo(errand).await,
+async fn route(errand: &mut Errand, files: Files) -> Reply {
+    match files {
+        Files::Capabilities => capabilities::tell(errand),
+        Files::Status => capabilities::status(errand),
+        Files::ReadFile => files::read(errand).await,
+        Files::ReadBytes => files::bytes(errand).await,
+        Files::Stat => files::stat(errand).await,
+        Files::List => files::list(errand).await,
+        Files::Glob => files::glob(errand).await,
+        Files::WriteFile => files::write(errand).await,
+        Files::EditFile => files::edit(errand).await,
+        Files::Upload => files::upload(errand).await,
+        Files::Tree => tools::tree(errand).await,
+        Files::Search => tools::search(errand).await,
+        Files::EditMany => tools::edits(errand).await,
+        Files::Append => tools::append(errand).await,
+        Files::Delete => tools::delete(errand).await,
+        Files::Move => tools::relocate(errand, "move").await,
+        Files::Copy => tools::relocate(errand, "copy_file").await,
+        Files::MakeDirectory => tools::make_directory(errand).await,
+        Files::InspectArchive => tools::inspect_archive(errand).await,
+        Files::ExtractArchive => tools::extract_archive(errand).await,
+        Files::CreateArchive => tools::create_archive(errand).await,
+        Files::Download => raw::download(errand).await,
+        Files::Watch => changes::watch(errand).await,
+        Files::UndoList => tools::undoable(errand),
+        Files::Undo => tools::undo(errand).await,
     }
 }
 
@@ -279,33 +232,3 @@ fn caller(asked: &Asked) -> Caller {
 
 /// The longest name of a conversation or a run.
 const MAX_ID: usize = 128;
-
-fn no_scope(scope: Scope) -> Failure {
-    Failure::new(
-        Reason::NoGrant,
-        format!("The credential is not for {scope}."),
-    )
-    .hint(format!(
-        "Make one that is: portcullis token create --scope {scope}"
-    ))
-}
-
-/// There is nothing to work with: only what says so can be answered.
-fn without_machine(server: &Arc<Server>, asked: Asked) -> Reply {
-    match asked.route.op {
-        Op::Status => reply::value(
-            StatusCode::OK,
-            &server.parts.machines.status(&asked.identity),
-        ),
-        Op::Capabilities => capabilities::without_machine(),
-        _ => reply::failure(
-            &Failure::new(
-                Reason::UnknownRoot,
-                "No machine is there for this credential, so there are no files.",
-            )
-            .hint(
-                "Serve a directory: portcullis serve --dir DIR. GET /status says what was found.",
-            ),
-        ),
-    }
-}
