@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The MCP conformance suites against our HTTP stack: with their fixtures, and as it is served.
 #
-#   interop/conformance.sh [--smoke]     (the same either way: it takes a minute)
+#   interop/conformance.sh [--smoke]     (the same either way: a minute or two)
 #
 # PORTCULLIS               the binary that is served; else target/release, else target/debug
 # PORTCULLIS_CONFORMANCE   the binary with the fixtures; else it is built

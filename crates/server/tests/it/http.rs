@@ -54,6 +54,11 @@ async fn both_transports_and_both_eras_give_the_same_json() {
     let instructions = found["result"]["instructions"].as_str().unwrap();
     assert!(instructions.contains("workspace"), "{instructions}");
     assert_eq!(found["result"]["cacheScope"], "private", "{found}");
+    // What is answered is declared.
+    let prompts = newer.request("prompts/list", json!({})).await;
+    assert_eq!(prompts["result"]["prompts"], json!([]), "{prompts}");
+    let declared = &found["result"]["capabilities"];
+    assert!(declared["prompts"].is_object(), "{found}");
 }
 
 #[tokio::test]
