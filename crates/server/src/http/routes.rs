@@ -130,6 +130,34 @@ pub(crate) const ROUTES: &[Route] = table! {
     Metrics GET "/metrics" AUDIT, Some("portcullis_metrics");
 };
 
+/// A route, for tests that try every one.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRow {
+    /// Method and path.
+    pub name: &'static str,
+    /// The method alone.
+    pub method: &'static str,
+    /// The path alone, in which `{id}` stands for one segment.
+    pub path: &'static str,
+    /// What the credential has to be for.
+    pub scope: Option<Scope>,
+}
+
+/// Every route there is.
+#[doc(hidden)]
+pub fn routes() -> Vec<RouteRow> {
+    ROUTES
+        .iter()
+        .map(|route| RouteRow {
+            name: route.name,
+            method: route.method.as_str(),
+            path: route.path,
+            scope: route.scope,
+        })
+        .collect()
+}
+
 /// What is answered without a credential: that it is up, pages that hold
 /// nothing, and the place where a link becomes a credential.
 pub(crate) const fn is_open(op: Op) -> bool {
