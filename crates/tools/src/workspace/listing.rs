@@ -1,7 +1,7 @@
 //! What stands where: one thing, a directory, or what a pattern names.
 
 use portcullis_files::{Entry, GlobRequest, ListRequest, Meta, Order, ScopedFs, Want};
-use portcullis_proto::{Entity, Failure, Json};
+use portcullis_proto::{Entity, Failure, Json, RelPath};
 
 use super::{ListAsk, MAX_ENTRIES};
 use crate::limits::LIMITS;
@@ -125,7 +125,7 @@ impl Globbed {
         let matches: Vec<&str> = itself
             .as_deref()
             .into_iter()
-            .chain(below.map(|path| path.shown()))
+            .chain(below.map(RelPath::shown))
             .collect();
         let mut out = String::with_capacity(48 * matches.len() + 256);
         let mut object = Object::begin(&mut out);

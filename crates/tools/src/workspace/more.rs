@@ -2,7 +2,7 @@
 
 use portcullis_files::{Authority, ByteWindow, ScopedFs, UndoEntry, WatchRequest};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Json, Principal, Reason, Verb};
+use portcullis_proto::{Failure, Json, Principal, Reason, RelPath, Verb};
 use serde_json::{Value, json};
 
 use crate::arguments::scope;
@@ -79,7 +79,7 @@ fn told(entry: &UndoEntry) -> Value {
         "at": entry.at,
         "operation": entry.verb.as_str(),
         "path": entry.path.shown(),
-        "to": entry.to.as_ref().map(|to| to.shown()),
+        "to": entry.to.as_ref().map(RelPath::shown),
         "by": entry.subject,
         "run": entry.run,
     })

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use portcullis_gate::Live;
-use portcullis_proto::{Digest, Failure, Principal, Reason, RelPath, Verb};
+use portcullis_proto::{Digest, Failure, Reason, RelPath, Verb};
 use rustix::fs::{AtFlags, Mode, RenameFlags, renameat_with, unlinkat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -500,7 +500,7 @@ pub(crate) fn entry_of(place: &Place, verb: Verb, live: &Live<'_>) -> Entry {
         verb,
         path: place.path.clone(),
         to: None,
-        subject: who(&subject.principal),
+        subject: subject.principal.label(),
         run: subject.run_id.as_ref().map(|run| run.as_str().to_owned()),
         before: None,
         after: None,
@@ -511,17 +511,6 @@ pub(crate) fn entry_of(place: &Place, verb: Verb, live: &Live<'_>) -> Entry {
 }
 
 /// A principal as a person reads it: `user:ada`.
-fn who(principal: &Principal) -> String {
-    let (kind, id) = match principal {
-        Principal::Core { id } => ("core", id),
-        Principal::User { id } => ("user", id),
-        Principal::Token { id, .. } => ("token", id),
-        Principal::Extension { id } => ("extension", id),
-        Principal::Automation { id } => ("automation", id),
-    };
-    format!("{kind}:{id}")
-}
-
 fn exists(errno: Errno) -> Failure {
     match errno {
         Errno::EXIST => moved_on(Reason::AlreadyExists),
