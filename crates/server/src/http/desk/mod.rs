@@ -26,7 +26,7 @@ pub(super) use self::metrics::tell as metrics;
 pub(super) use self::pages::{approve as approve_page, sign_in as sign_in_page};
 pub(super) use self::questions::{bring, pending, waits};
 pub(super) use self::signing::{sign_in, sign_out};
-pub(super) use self::stream::open as open_stream;
+pub(super) use self::stream::{HOLDS_NO_MORE, LOOK_AGAIN, SERVER_ENDS, open as open_stream};
 
 /// The person a principal stands for, or acts on behalf of.
 pub(super) fn owner(principal: &Principal) -> Option<&str> {
