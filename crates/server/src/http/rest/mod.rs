@@ -128,10 +128,9 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked) -> Reply {
     let Some(machine) = server.parts.machines.of(&asked.identity) else {
         return without_machine(server, asked);
     };
-    let parked = Arc::new(ParkedApprover::new(
-        server.parts.store.clone(),
-        desk::waits(&asked.head.headers),
-    ));
+    let parked = ParkedApprover::new(server.parts.store.clone(), desk::waits(&asked.head.headers))
+        .leaving_at(server.ending().clone());
+    let parked = Arc::new(parked);
     let caller = caller
         .asking(Arc::clone(&parked) as Arc<dyn Approver>)
         .patient_for(server.parts.patience);
