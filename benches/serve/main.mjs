@@ -129,6 +129,6 @@ async function main() {
 }
 
 await main()
-const missed = print(rows, `${values.smoke ? 'smoke run' : 'full run'}; CPU of the server per request; rates by ${carrier}`)
+const missed = print(rows, `${values.smoke ? 'smoke run' : 'full run'}; CPU of the server per request; rates by ${carrier}`, values.smoke)
 if (values.json) fs.writeFileSync(values.json, JSON.stringify({ smoke: Boolean(values.smoke), rows }, null, 1))
 process.exit(missed === 0 && rows.length > 0 ? 0 : 1)

@@ -143,7 +143,7 @@ fn of_large<'a>(page: &'a TextPage, meta: &Meta, ask: &ReadAsk) -> Window<'a> {
 const BOM_BYTES: u64 = 3;
 
 fn breaks(text: &str) -> u64 {
-    text.bytes().filter(|byte| *byte == b'\n').count() as u64
+    memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64
 }
 
 fn is_line_start(text: &str, at: usize) -> bool {

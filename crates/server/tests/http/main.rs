@@ -1,0 +1,26 @@
+//! The HTTP surface through a real listener on loopback, spoken to byte by byte:
+//! a real store, gate, authority and audit behind it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    reason = "tests build a world of their own and may fail loudly; how much was tried is printed"
+)]
+
+mod client;
+mod files;
+mod guard;
+mod hostile;
+mod isolation;
+mod questions;
+mod scopes;
+mod strangers;
+mod world;
+
+/// The record as `portcullis serve` reads it: the very same file.
+#[path = "../../../cli/src/record.rs"]
+mod record;
