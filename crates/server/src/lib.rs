@@ -13,7 +13,7 @@ mod mcp;
 
 pub use http::{
     Allowed, AuditAsk, AuditLine, AuditSource, BadOrigin, Body, Credentials, Doorman, FollowAudit,
-    Guests, Identity, Listening, Machines, Observer, Providers, Reply, Seen, Server, ServerParts,
-    Tls, TlsProblem, Via, listen,
+    Guests, Identity, Listening, Machines, Observer, Providers, Reply, RouteRow, Seen, Server,
+    ServerParts, Tls, TlsProblem, Via, listen, routes,
 };
 pub use mcp::{HttpMcpParts, McpHttp, McpParts, OAuthResource, StateKey, serve_pipe, serve_stdio};

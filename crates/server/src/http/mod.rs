@@ -28,4 +28,5 @@ pub use identity::{Identity, Via};
 pub use listener::{Listening, Tls, TlsProblem, listen};
 pub use machines::{Machines, Providers};
 pub use reply::{Body, Reply};
+pub use routes::{RouteRow, routes};
 pub use server::{Observer, Seen, Server, ServerParts};

@@ -171,6 +171,34 @@ pub(crate) const ROUTES: &[Route] = table! {
     Open OAuthMetadata GET "/.well-known/oauth-protected-resource/mcp" None, None;
 };
 
+/// A route, for tests that try every one.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRow {
+    /// Method and path.
+    pub name: &'static str,
+    /// The method alone.
+    pub method: &'static str,
+    /// The path alone, in which `{id}` stands for one segment.
+    pub path: &'static str,
+    /// What the credential has to be for.
+    pub scope: Option<Scope>,
+}
+
+/// Every route there is.
+#[doc(hidden)]
+pub fn routes() -> Vec<RouteRow> {
+    ROUTES
+        .iter()
+        .map(|route| RouteRow {
+            name: route.name,
+            method: route.method.as_str(),
+            path: route.path,
+            scope: route.scope,
+        })
+        .collect()
+}
+
 /// What a path and method lead to.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {

@@ -1,0 +1,288 @@
+//! A client that sends what it is told to, however wrong that is.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A request that is well formed. What is hostile is written by hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    method: String,
+    target: String,
+    headers: Vec<(String, String)>,
+    host: Option<Option<String>>,
+    body: Option<Vec<u8>>,
+}
+
+impl Ask {
+    pub(crate) fn new(method: &str, target: &str) -> Self {
+        Self {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            headers: Vec::new(),
+            host: None,
+            body: None,
+        }
+    }
+
+    pub(crate) fn get(target: &str) -> Self {
+        Self::new("GET", target)
+    }
+
+    pub(crate) fn post(target: &str, body: &Value) -> Self {
+        Self::new("POST", target).json(body)
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub(crate) fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", format!("Bearer {token}"))
+    }
+
+    pub(crate) fn cookie(self, cookie: &str) -> Self {
+        self.header("Cookie", format!("portcullis_signin={cookie}"))
+    }
+
+    /// With this Host, or with none.
+    pub(crate) fn host(mut self, host: Option<&str>) -> Self {
+        self.host = Some(host.map(str::to_owned));
+        self
+    }
+
+    pub(crate) fn json(self, body: &Value) -> Self {
+        self.header("Content-Type", "application/json")
+            .body(body.to_string())
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// As it goes over the wire to `address`.
+    pub(crate) fn wire(&self, address: SocketAddr) -> Vec<u8> {
+        let mut wire = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        match &self.host {
+            None => wire.push_str(&format!("Host: {address}\r\n")),
+            Some(Some(host)) => wire.push_str(&format!("Host: {host}\r\n")),
+            Some(None) => {}
+        }
+        for (name, value) in &self.headers {
+            wire.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(body) = &self.body {
+            wire.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        wire.push_str("\r\n");
+        let mut wire = wire.into_bytes();
+        wire.extend(self.body.iter().flatten());
+        wire
+    }
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(named, _)| named.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.text()))
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) data: Value,
+}
+
+/// A connection, and what has been read of it.
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// The stream itself.
+    pub(crate) fn raw(&mut self) -> &mut TcpStream {
+        self.stream.get_mut()
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).expect("the server takes it");
+    }
+
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.raw().write_all(bytes)
+    }
+
+    /// Whether the server has closed it, and sent nothing more.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        let mut one = [0];
+        match self.stream.read(&mut one) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+    }
+
+    /// The head of a reply.
+    pub(crate) fn head(&mut self) -> io::Result<Answer> {
+        let first = self.line()?;
+        let status = first
+            .strip_prefix("HTTP/1.")
+            .and_then(|rest| rest.split(' ').nth(1))
+            .and_then(|status| status.parse().ok())
+            .ok_or_else(|| io::Error::other(format!("no status line: {first}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').expect("a header");
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+        Ok(Answer {
+            status,
+            headers,
+            body: Vec::new(),
+        })
+    }
+
+    /// A whole reply.
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
+        let mut answer = self.head()?;
+        if let Some(length) = answer.header("content-length") {
+            answer.body = vec![0; length.parse().unwrap()];
+            self.stream.read_exact(&mut answer.body)?;
+        } else if answer.header("transfer-encoding") == Some("chunked") {
+            while let Some(chunk) = self.chunk()? {
+                answer.body.extend(chunk);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let size = self.line()?;
+        let size = usize::from_str_radix(&size, 16).map_err(io::Error::other)?;
+        let mut chunk = vec![0; size];
+        self.stream.read_exact(&mut chunk)?;
+        self.line()?;
+        Ok((size > 0).then_some(chunk))
+    }
+
+    /// Begins to listen to a stream of events.
+    #[track_caller]
+    pub(crate) fn listen(mut self, ask: &Ask, address: SocketAddr) -> Events {
+        self.send(&ask.wire(address));
+        let head = self.head().expect("a head");
+        assert_eq!(head.status, 200, "{head:?}");
+        assert_eq!(head.header("content-type"), Some("text/event-stream"));
+        Events {
+            connection: self,
+            rest: String::new(),
+        }
+    }
+}
+
+/// A stream of events.
+pub(crate) struct Events {
+    connection: Connection,
+    rest: String,
+}
+
+impl Events {
+    /// The next event; nothing once the stream has ended.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        loop {
+            while let Some((block, rest)) = self.rest.split_once("\n\n") {
+                let event = parse(block);
+                self.rest = rest.to_owned();
+                if event.is_some() {
+                    return event;
+                }
+            }
+            let chunk = self.connection.chunk().ok()??;
+            self.rest.push_str(&String::from_utf8(chunk).unwrap());
+        }
+    }
+
+    /// The next event of that name.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, name: &str) -> Event {
+        loop {
+            let event = self
+                .next()
+                .unwrap_or_else(|| panic!("the stream ended before {name}"));
+            if event.name == name {
+                return event;
+            }
+        }
+    }
+}
+
+fn parse(block: &str) -> Option<Event> {
+    let mut event = Event::default();
+    for line in block.lines() {
+        match line.split_once(": ") {
+            Some(("event", name)) => name.clone_into(&mut event.name),
+            Some(("id", id)) => id.clone_into(&mut event.id),
+            Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+            // A comment keeps the connection alive.
+            Some(_) | None => {}
+        }
+    }
+    (!event.name.is_empty()).then_some(event)
+}

@@ -1,0 +1,18 @@
+//! The HTTP surface through a real listener on loopback, spoken to byte by byte:
+//! a real store, gate, authority and audit behind it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests build a world of their own and may fail loudly"
+)]
+
+mod client;
+mod strangers;
+mod world;
+
+/// The record as `portcullis serve` reads it: the very same file.
+#[path = "../../../cli/src/record.rs"]
+mod record;

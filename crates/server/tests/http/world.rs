@@ -1,0 +1,309 @@
+//! A data directory and a tree to serve, and servers on them that can be ended
+//! in order, killed, and started again.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis_files::{
+    AuditLog, Authority, FileLedger, Filter, LedgerOptions, PrivateDir, Record, Resolver,
+};
+use portcullis_gate::{Clock, Gate, GateParts, RootSpec};
+use portcullis_policy::{Modes, RootPolicy, Rules};
+use portcullis_proto::{Group, Mode, RootId, RootKind, Scope, ScopeSet};
+use portcullis_server::{
+    Allowed, Credentials, Doorman, Guests, Listening, Observer, Providers, Seen, Server,
+    ServerParts, listen,
+};
+use portcullis_store::{NewToken, Store};
+use portcullis_testkit::Scratch;
+use portcullis_tools::Here;
+use tokio::sync::oneshot;
+
+use crate::client::{Answer, Ask, Connection};
+use crate::record::AuditFiles;
+
+/// Longer than anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The credentials of the tests are looked at as often as `serve` looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(crate) struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now_ms(&self) -> u64 {
+        now_ms()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap()
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_millis()).unwrap()
+}
+
+/// Every request the server answered: route, status, and who asked.
+#[derive(Default)]
+pub(crate) struct Answered(Mutex<Vec<(Option<&'static str>, u16)>>);
+
+impl Observer for Answered {
+    fn seen(&self, seen: &Seen<'_>) {
+        self.0.lock().unwrap().push((seen.route, seen.status));
+    }
+}
+
+/// What there is before any server runs, and after all have ended.
+pub(crate) struct World {
+    pub(crate) scratch: Scratch,
+    pub(crate) store: Store,
+    pub(crate) data: PrivateDir,
+    writing: Mode,
+    patience: Duration,
+}
+
+impl World {
+    /// A tree that may be written to as `writing` says, and two users, `ada`
+    /// (who may everything) and `bob` (who may all but administer).
+    pub(crate) fn new(writing: Mode) -> Self {
+        let scratch = Scratch::in_memory(
+            "
+            src/main.rs = fn main() {}
+            notes.txt = some notes
+            ",
+        );
+        let data = PrivateDir::open_or_create(&scratch.at("../data")).unwrap();
+        let store = Store::new(data.path());
+        store.add_user("ada", ScopeSet::ALL, now_ms()).unwrap();
+        let common: Vec<Scope> = ScopeSet::ALL
+            .iter()
+            .filter(|scope| *scope != Scope::Admin)
+            .collect();
+        store
+            .add_user("bob", ScopeSet::of(&common), now_ms())
+            .unwrap();
+        Self {
+            scratch,
+            store,
+            data,
+            writing,
+            patience: Duration::from_mins(5),
+        }
+    }
+
+    /// Questions wait so long for a person.
+    pub(crate) fn patient_for(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// A token of `user` for `scopes`, whole.
+    pub(crate) fn token(&self, user: &str, scopes: &[Scope]) -> String {
+        self.new_token(user, scopes).secret.expose().to_owned()
+    }
+
+    pub(crate) fn new_token(&self, user: &str, scopes: &[Scope]) -> NewToken {
+        self.store
+            .create_token(user, "t", ScopeSet::of(scopes), None, now_ms())
+            .unwrap()
+    }
+
+    /// Starts a server as a process of its own would: nothing in memory is
+    /// shared with one that ran before.
+    pub(crate) fn start(&self) -> Running {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
+        let ledger = FileLedger::open(&self.data, clock.clone(), LedgerOptions::default()).unwrap();
+        let prefix = ledger.chain().rsplit('-').next().unwrap().to_owned();
+        let ledger = Arc::new(ledger);
+        let modes = Modes::recommended()
+            .with(Group::FilesystemRead, Mode::Allow)
+            .with(Group::FilesystemWrite, self.writing);
+        let gate = Gate::new(GateParts {
+            ledger: ledger.clone(),
+            clock: clock.clone(),
+            keeper: Arc::new(self.store.clone()),
+            hooks: Vec::new(),
+            rules: Rules::new(modes),
+            prefix,
+        });
+        let mut authority =
+            Authority::new(gate.clone(), vec![self.data.path().to_path_buf()], None)
+                .keeping_undo_in(self.data.clone());
+        let root = RootId::parse("workspace").unwrap();
+        let spec = RootSpec {
+            id: root.clone(),
+            kind: RootKind::Workspace,
+            display_name: None,
+            policy: RootPolicy::of(RootKind::Workspace),
+            owner: None,
+            trusted: true,
+        };
+        authority
+            .declare(spec, &self.scratch.root(), Resolver::Best)
+            .unwrap();
+        let guests = Arc::new(Guests::new(gate.clone(), vec![root]));
+        let credentials =
+            Credentials::open(self.store.clone(), clock.clone(), guests.clone()).unwrap();
+        let credentials = Arc::new(credentials);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let observer = Arc::new(Answered::default());
+        let mut allowed = Allowed::at(address, "http");
+        allowed.origin("https://console.example").unwrap();
+        let server = Server::new(ServerParts {
+            allowed,
+            doorman: credentials.clone(),
+            guests,
+            machines: Arc::new(Providers::new(
+                Some(Arc::new(Here::new(Arc::new(authority)).writing())),
+                vec!["a test".to_owned()],
+            )),
+            store: self.store.clone(),
+            clock,
+            observer: observer.clone(),
+            gate: gate.clone(),
+            audit: Arc::new(AuditFiles::in_data(self.data.clone())),
+            url: format!("http://{address}"),
+            patience: self.patience,
+        });
+        let (end, ended) = oneshot::channel();
+        let (kill, killed) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async move {
+                tokio::spawn(async move {
+                    loop {
+                        tokio::time::sleep(LOOK_EVERY).await;
+                        credentials.refresh().unwrap();
+                    }
+                });
+                let listening = Listening {
+                    listener,
+                    tls: None,
+                };
+                let end = async move {
+                    // Dropped unsaid, it is killed instead.
+                    if ended.await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    ended = listen(listening, server, end) => ended.unwrap(),
+                    _ = killed => {}
+                }
+            });
+            runtime.shutdown_background();
+            gate.end();
+            let until = Instant::now() + PATIENCE;
+            while gate.under_way() > 0 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            ledger.close();
+        });
+        Running {
+            address,
+            observer,
+            end: Some(end),
+            kill: Some(kill),
+            thread: Some(thread),
+        }
+    }
+
+    /// Every line of the record that tells how something ended.
+    pub(crate) fn closings(&self) -> Vec<Record> {
+        AuditLog::open(&self.data)
+            .unwrap()
+            .records(Filter::default())
+            .unwrap()
+            .map(Result::unwrap)
+            .filter(|record| record.phase.as_deref() == Some("closing"))
+            .collect()
+    }
+
+    /// How many of those say that something was refused to `user`.
+    pub(crate) fn denials(&self, user: &str) -> usize {
+        self.closings()
+            .iter()
+            .filter(|record| record.outcome.as_deref() != Some("success"))
+            .filter(|record| {
+                record
+                    .subject
+                    .as_ref()
+                    .is_some_and(|subject| subject.user.as_deref().unwrap_or(&subject.id) == user)
+            })
+            .count()
+    }
+}
+
+/// A server that listens.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    observer: Arc<Answered>,
+    end: Option<oneshot::Sender<()>>,
+    kill: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Opens a connection.
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub(crate) fn ask(&self, ask: &Ask) -> Answer {
+        let mut connection = self.connect();
+        connection.send(&ask.wire(self.address));
+        connection.answer().expect("an answer")
+    }
+
+    /// Every status it answered with, and the route.
+    pub(crate) fn answered(&self) -> Vec<(Option<&'static str>, u16)> {
+        self.observer.0.lock().unwrap().clone()
+    }
+
+    /// Says that it has to end, and does not wait for it.
+    pub(crate) fn ask_to_end(&mut self) {
+        if let Some(end) = self.end.take() {
+            end.send(()).unwrap();
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn join(mut self) {
+        self.ask_to_end();
+        self.thread.take().unwrap().join().unwrap();
+    }
+
+    /// Ends it at once: connections are cut where they are.
+    pub(crate) fn kill(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        if let Some(kill) = self.kill.take() {
+            kill.send(()).ok();
+        }
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap();
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
