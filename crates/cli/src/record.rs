@@ -77,7 +77,8 @@ impl AuditFiles {
     }
 
     /// Where the line an id names stands among the others.
-    fn place(log: &AuditLog, id: &str) -> Result<Option<Key>, Failure> {
+    /// Another's line is nowhere.
+    fn place(log: &AuditLog, id: &str, of: Option<&str>) -> Result<Option<Key>, Failure> {
         let bad = || {
             Failure::new(Reason::BadCursor, "The id names no line of the record.")
                 .hint("Leave it out to begin with the newest lines.")
@@ -92,6 +93,11 @@ impl AuditFiles {
         let found = all
             .filter_map(Result::ok)
             .find(|record| record.chain == chain && record.n == number);
+        if let (Some(record), Some(of)) = (&found, of)
+            && owner(record).as_deref() != Some(of)
+        {
+            return Err(bad());
+        }
         Ok(found.as_ref().map(key))
     }
 }
@@ -100,7 +106,7 @@ impl AuditSource for AuditFiles {
     fn query(&self, ask: &AuditAsk) -> Result<Vec<AuditLine>, Failure> {
         let log = AuditLog::open(&self.0)?;
         let after = match &ask.after {
-            Some(id) => Self::place(&log, id)?,
+            Some(id) => Self::place(&log, id, ask.owner.as_deref())?,
             None => None,
         };
         let mut kept: BTreeMap<Key, Record> = BTreeMap::new();

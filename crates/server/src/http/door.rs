@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
+use portcullis_proto::Scope;
 use portcullis_store::StoreError;
 
 use super::identity::{Identity, Via};
@@ -24,6 +25,38 @@ pub trait Doorman: Send + Sync {
     /// after a sign-in.
     fn refresh(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+/// The credential a stream was opened with, looked at again while it runs: what
+/// is revoked is told nothing more.
+pub(crate) struct Standing {
+    doorman: Arc<dyn Doorman>,
+    presented: Option<(Via, String)>,
+    scope: Option<Scope>,
+}
+
+impl Standing {
+    /// What `headers` presented, for a route that needs `scope`.
+    pub(crate) fn of(
+        doorman: &Arc<dyn Doorman>,
+        headers: &HeaderMap,
+        scope: Option<Scope>,
+    ) -> Self {
+        Self {
+            doorman: Arc::clone(doorman),
+            presented: presented(headers).map(|(via, text)| (via, text.to_owned())),
+            scope,
+        }
+    }
+
+    /// Whether it would still be let in.
+    pub(crate) fn holds(&self) -> bool {
+        let known = self
+            .presented
+            .as_ref()
+            .and_then(|(via, text)| self.doorman.known(*via, text));
+        known.is_some_and(|identity| self.scope.is_none_or(|scope| identity.may(scope)))
     }
 }
 
@@ -135,7 +168,6 @@ fn presented(headers: &HeaderMap) -> Option<(Via, &str)> {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
-    use std::sync::Arc;
 
     use http::HeaderValue;
     use portcullis_proto::{Principal, ScopeSet};

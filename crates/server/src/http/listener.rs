@@ -98,9 +98,12 @@ pub async fn listen(
     let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
     tokio::pin!(end);
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            break;
+        let place = tokio::select! {
+            biased;
+            () = &mut end => break,
+            place = Arc::clone(&room).acquire_owned() => place,
         };
+        let Ok(place) = place else { break };
         let (stream, from) = tokio::select! {
             biased;
             () = &mut end => break,

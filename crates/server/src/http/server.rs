@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::desk::{self, AuditSource, Feeds, Metrics};
-use super::door::{Door, Doorman, Met};
+use super::door::{Door, Doorman, Met, Standing};
 use super::guard::{Allowed, Turned};
 use super::guests::Guests;
 use super::identity::Identity;
@@ -114,6 +114,13 @@ pub(crate) struct Asked {
     pub(crate) body: Option<Incoming>,
     /// The workspace a qualified path names.
     pub(crate) workspace: Option<String>,
+}
+
+impl Asked {
+    /// Its credential, for a stream that goes on after the request was let in.
+    pub(crate) fn standing(&self, server: &Server) -> Standing {
+        Standing::of(&server.parts.doorman, &self.head.headers, self.route.scope)
+    }
 }
 
 /// What a request turned out to be, for who observes.

@@ -2,12 +2,12 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 /// How long a reply may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request that is well formed. What is hostile is written by hand.
 #[derive(Clone, Debug)]
@@ -135,13 +135,33 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    #[track_caller]
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::try_open(address).expect("a connection")
+    }
+
+    /// Opens one where somebody listens.
+    pub(crate) fn try_open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
+        Ok(Self {
             stream: BufReader::new(stream),
+        })
+    }
+
+    /// Waits so long for what it reads, and no longer.
+    pub(crate) fn patient_for(&mut self, patience: Duration) {
+        self.raw().set_read_timeout(Some(patience)).unwrap();
+    }
+
+    /// What is read from here on is events.
+    pub(crate) fn events(self) -> Events {
+        Events {
+            connection: self,
+            rest: String::new(),
+            began: Instant::now(),
         }
     }
 
@@ -166,6 +186,18 @@ impl Connection {
             Ok(read) => read == 0,
             Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
         }
+    }
+
+    /// How many bytes come before the end, whatever they are.
+    pub(crate) fn rest(&mut self) -> usize {
+        let (mut count, mut some) = (0, vec![0; 64 * 1024]);
+        while let Ok(read) = self.stream.read(&mut some) {
+            if read == 0 {
+                break;
+            }
+            count += read;
+        }
+        count
     }
 
     fn line(&mut self) -> io::Result<String> {
@@ -230,10 +262,7 @@ impl Connection {
         let head = self.head().expect("a head");
         assert_eq!(head.status, 200, "{head:?}");
         assert_eq!(head.header("content-type"), Some("text/event-stream"));
-        Events {
-            connection: self,
-            rest: String::new(),
-        }
+        self.events()
     }
 }
 
@@ -241,6 +270,7 @@ impl Connection {
 pub(crate) struct Events {
     connection: Connection,
     rest: String,
+    began: Instant,
 }
 
 impl Events {
@@ -254,6 +284,7 @@ impl Events {
                     return event;
                 }
             }
+            assert!(self.began.elapsed() < PATIENCE * 3, "it goes on for ever");
             let chunk = self.connection.chunk().ok()??;
             self.rest.push_str(&String::from_utf8(chunk).unwrap());
         }

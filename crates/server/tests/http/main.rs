@@ -6,10 +6,15 @@
     clippy::panic,
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "tests build a world of their own and may fail loudly"
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    reason = "tests build a world of their own and may fail loudly; how much was tried is printed"
 )]
 
 mod client;
+mod guard;
+mod isolation;
+mod scopes;
 mod strangers;
 mod world;
 

@@ -205,7 +205,7 @@ pub(crate) fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
             )
         })
         .collect();
-    events(server, first, feed, move |item| {
+    events(server, asked.standing(server), first, feed, move |item| {
         (item.owner.as_deref() == Some(&*user)).then(|| {
             let value = match &item.question {
                 Some(question) => shown(question, via),

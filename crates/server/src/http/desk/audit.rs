@@ -112,7 +112,7 @@ pub(crate) async fn query(server: &Arc<Server>, asked: &Asked) -> Reply {
             let lines: Vec<Value> = lines.into_iter().map(|line| line.value).collect();
             reply::value(StatusCode::OK, &json!({"lines": lines, "last": last}))
         }
-        Err(why) => reply::failure(&why),
+        Err(why) => refuse(server, asked, "audit", why),
     }
 }
 
@@ -124,7 +124,10 @@ pub(crate) async fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
     };
     let owner = ask.owner.clone();
     // Listened to first: what is written meanwhile is told twice, not never.
-    let feed = server.feeds.audit(server);
+    let feed = match server.feeds.audit(server).await {
+        Ok(feed) => feed,
+        Err(why) => return reply::failure(&why),
+    };
     ask.after = asked
         .head
         .headers
@@ -136,7 +139,7 @@ pub(crate) async fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
         ask.limit = usize::try_from(MAX_LINES).unwrap_or_default();
         match read(server, ask).await {
             Ok(lines) => lines,
-            Err(why) => return reply::failure(&why),
+            Err(why) => return refuse(server, asked, "audit", why),
         }
     } else {
         Vec::new()
@@ -145,7 +148,7 @@ pub(crate) async fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
         .into_iter()
         .map(|line| (line.event, line.id, line.value))
         .collect();
-    events(server, first, feed, move |item| {
+    events(server, asked.standing(server), first, feed, move |item| {
         (owner.is_none() || item.owner == owner)
             .then(|| (item.event, item.id.clone(), item.value.clone()))
     })

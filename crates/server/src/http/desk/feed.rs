@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use portcullis_gate::Question;
+use portcullis_proto::{Failure, Reason};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::super::server::Server;
+use super::audit::FollowAudit;
 use super::owner;
 
 /// How often the store and the record are looked at while somebody listens.
@@ -42,18 +44,37 @@ pub(crate) struct Feeds {
 
 impl Feeds {
     /// Listens to questions.
+    ///
+    /// What waits now counts as known, and is the listener's to read *after*
+    /// this: what comes meanwhile is told twice, not never.
     pub(super) fn questions(&self, server: &Arc<Server>) -> Listener {
         join(&self.questions, |send| {
-            tokio::spawn(tell_questions(Arc::downgrade(server), send));
+            let known = look(server).unwrap_or_default();
+            let known = known.into_iter().map(|one| (one.id, one.owner)).collect();
+            tokio::spawn(tell_questions(Arc::downgrade(server), known, send));
         })
     }
 
-    /// Listens to the record.
-    pub(super) fn audit(&self, server: &Arc<Server>) -> Listener {
-        join(&self.audit, |send| {
-            tokio::spawn(tell_audit(Arc::downgrade(server), send));
-        })
+    /// Listens to the record: what is written from now on.
+    pub(super) async fn audit(&self, server: &Arc<Server>) -> Result<Listener, Failure> {
+        if let Some(listener) = running(&self.audit) {
+            return Ok(listener);
+        }
+        // Reading files is not for the threads that answer requests.
+        let source = Arc::clone(&server.parts.audit);
+        let follow = tokio::task::spawn_blocking(move || source.follow())
+            .await
+            .map_err(|panicked| Failure::from(Reason::Bug).detail(panicked))??;
+        Ok(join(&self.audit, |send| {
+            tokio::spawn(tell_audit(Arc::downgrade(server), follow, send));
+        }))
     }
+}
+
+fn running(slot: &Mutex<Option<broadcast::WeakSender<Arc<Item>>>>) -> Option<Listener> {
+    let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let send = slot.as_ref().and_then(broadcast::WeakSender::upgrade)?;
+    Some(send.subscribe())
 }
 
 fn join(
@@ -70,35 +91,41 @@ fn join(
     listener
 }
 
+/// The questions that wait, as they are told.
+fn look(server: &Server) -> Option<Vec<Item>> {
+    let now = server.parts.clock.now_ms();
+    let pending = server.parts.store.pending(MAX_QUESTIONS, now).ok()?;
+    let told = |question: Question| Item {
+        owner: owner(&question.subject.principal).map(str::to_owned),
+        event: "question",
+        id: question.id.as_str().to_owned(),
+        value: Value::Null,
+        question: Some(Arc::new(question)),
+    };
+    Some(pending.into_iter().map(told).collect())
+}
+
 /// Tells questions as they come, and as they are settled.
-async fn tell_questions(server: Weak<Server>, send: broadcast::Sender<Arc<Item>>) {
-    let mut known: HashMap<String, Option<String>> = HashMap::new();
-    let mut first = true;
+async fn tell_questions(
+    server: Weak<Server>,
+    mut known: HashMap<String, Option<String>>,
+    send: broadcast::Sender<Arc<Item>>,
+) {
     while send.receiver_count() > 0 {
         let Some(server) = server.upgrade() else {
             return;
         };
-        let now = server.parts.clock.now_ms();
-        if let Ok(pending) = server.parts.store.pending(MAX_QUESTIONS, now) {
+        if let Some(pending) = look(&server) {
             let mut still = HashMap::new();
-            for question in pending {
-                let whose = owner(&question.subject.principal).map(str::to_owned);
-                let id = question.id.as_str().to_owned();
-                if known.remove(&id).is_none() && !first {
-                    let item = Item {
-                        owner: whose.clone(),
-                        event: "question",
-                        id: id.clone(),
-                        value: Value::Null,
-                        question: Some(Arc::new(question)),
-                    };
+            for item in pending {
+                still.insert(item.id.clone(), item.owner.clone());
+                if known.remove(&item.id).is_none() {
                     send.send(Arc::new(item)).ok();
                 }
-                still.insert(id, whose);
             }
-            for (id, whose) in known.drain() {
+            for (id, owner) in known.drain() {
                 let item = Item {
-                    owner: whose,
+                    owner,
                     event: "settled",
                     value: json!({"id": id}),
                     id,
@@ -107,7 +134,6 @@ async fn tell_questions(server: Weak<Server>, send: broadcast::Sender<Arc<Item>>
                 send.send(Arc::new(item)).ok();
             }
             known = still;
-            first = false;
         }
         drop(server);
         tokio::time::sleep(EVERY).await;
@@ -115,14 +141,11 @@ async fn tell_questions(server: Weak<Server>, send: broadcast::Sender<Arc<Item>>
 }
 
 /// Tells lines of the record as they are written, by whatever process.
-async fn tell_audit(server: Weak<Server>, send: broadcast::Sender<Arc<Item>>) {
-    let follow = {
-        let Some(server) = server.upgrade() else {
-            return;
-        };
-        server.parts.audit.follow()
-    };
-    let Ok(mut follow) = follow else { return };
+async fn tell_audit(
+    server: Weak<Server>,
+    mut follow: Box<dyn FollowAudit>,
+    send: broadcast::Sender<Arc<Item>>,
+) {
     while send.receiver_count() > 0 && server.strong_count() > 0 {
         // Reading files is not for the threads that answer requests.
         let looked = tokio::task::spawn_blocking(move || {

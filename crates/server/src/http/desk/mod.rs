@@ -26,7 +26,7 @@ pub(super) use self::feed::Feeds;
 pub(super) use self::pages::{approve as approve_page, sign_in as sign_in_page};
 pub(super) use self::questions::{bring, pending, waits};
 pub(super) use self::signing::sign_in;
-pub(super) use self::stream::open as open_stream;
+pub(super) use self::stream::{HOLDS_NO_MORE, LOOK_AGAIN, SERVER_ENDS, open as open_stream};
 
 use self::signing::sign_out;
 

@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName};
@@ -15,16 +15,23 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
+use super::super::door::Standing;
 use super::super::reply::{Reply, guarded};
 use super::super::server::Server;
 use super::feed::{Item, Listener};
 
 /// How often something is sent where nothing happens.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How often a stream looks whether it may go on.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many events wait for a reader.
 const QUEUE: usize = 64;
 /// How long a reader may take none of them.
 const READER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a stream ends.
+pub(crate) const SERVER_ENDS: &str = "the server ends";
+pub(crate) const HOLDS_NO_MORE: &str = "the credential holds no more";
 
 /// One event: its kind, its id, and what it says.
 pub(crate) type Told = (&'static str, String, Value);
@@ -47,7 +54,11 @@ impl http_body::Body for Stream {
 }
 
 /// Where events are put. Dropped, the stream ends.
-pub(crate) struct Sender(mpsc::Sender<Bytes>);
+pub(crate) struct Sender {
+    send: mpsc::Sender<Bytes>,
+    /// When something was put last.
+    last: Mutex<Instant>,
+}
 
 impl Sender {
     /// Puts one event; false once nobody reads, or not fast enough.
@@ -62,13 +73,26 @@ impl Sender {
         self.put(format!("event: {event}\ndata: {value}\n\n")).await
     }
 
-    /// Shows that it is still there.
+    /// Shows that it is still there, where nothing was put for a while.
     pub(crate) async fn keep_alive(&self) -> bool {
+        if self.last().elapsed() < KEEP_ALIVE {
+            return true;
+        }
         self.put(": keep-alive\n\n".to_owned()).await
     }
 
+    /// Tells why nothing more comes.
+    pub(crate) async fn end(&self, why: &str) {
+        self.say("ended", &json!({"reason": why})).await;
+    }
+
+    fn last(&self) -> MutexGuard<'_, Instant> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn put(&self, text: String) -> bool {
-        self.0
+        *self.last() = Instant::now();
+        self.send
             .send_timeout(Bytes::from(text), READER_PATIENCE)
             .await
             .is_ok()
@@ -76,7 +100,7 @@ impl Sender {
 
     /// Resolves when nobody reads any more.
     pub(crate) async fn closed(&self) {
-        self.0.closed().await;
+        self.send.closed().await;
     }
 }
 
@@ -92,13 +116,15 @@ pub(crate) fn open() -> (Sender, Reply) {
         HeaderName::from_static("x-accel-buffering"),
         HeaderValue::from_static("no"),
     );
-    (Sender(send), reply)
+    let last = Mutex::new(Instant::now());
+    (Sender { send, last }, reply)
 }
 
 /// Tells `first`, and then what of the feed `pick` picks, until the reader or
-/// the server ends. A reader that falls behind is told so and let go.
+/// the server ends, or its credential does. A reader that falls behind is told so and let go.
 pub(super) fn events(
     server: &Arc<Server>,
+    standing: Standing,
     first: Vec<Told>,
     mut feed: Listener,
     pick: impl Fn(&Item) -> Option<Told> + Send + 'static,
@@ -114,17 +140,21 @@ pub(super) fn events(
         loop {
             let heard = tokio::select! {
                 () = ending.cancelled() => {
-                    send.say("ended", &json!({"reason": "the server ends"})).await;
+                    send.end(SERVER_ENDS).await;
                     return;
                 }
                 () = send.closed() => return,
-                heard = tokio::time::timeout(KEEP_ALIVE, feed.recv()) => heard,
+                heard = tokio::time::timeout(LOOK_AGAIN, feed.recv()) => heard,
             };
+            if !standing.holds() {
+                send.end(HOLDS_NO_MORE).await;
+                return;
+            }
             let stays = match heard {
                 Err(_) => send.keep_alive().await,
                 Ok(Ok(item)) => match pick(&item) {
                     Some(told) => send.tell(told).await,
-                    None => true,
+                    None => send.keep_alive().await,
                 },
                 Ok(Err(RecvError::Lagged(missed))) => {
                     send.say("dropped", &json!({"missed": missed})).await;

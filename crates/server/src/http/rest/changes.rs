@@ -1,17 +1,12 @@
 //! Changes as they happen, as events.
 
-use std::time::Duration;
-
 use portcullis_tools::{ResourceChanges, ResourceWatch};
 use serde_json::{Value, json};
 
-use super::super::desk::open_stream;
+use super::super::desk::{HOLDS_NO_MORE, LOOK_AGAIN, SERVER_ENDS, open_stream};
 use super::super::reply::Reply;
 use super::Errand;
 use super::query::Query;
-
-/// How often something is sent where nothing changes.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) async fn watch(errand: &mut Errand) -> Reply {
     let path = match Query::of(&errand.asked.head.uri).text("path") {
@@ -35,6 +30,7 @@ pub(super) async fn watch(errand: &mut Errand) -> Reply {
 fn told(errand: &Errand, mut watch: ResourceWatch) -> Reply {
     let (send, reply) = open_stream();
     let ending = errand.server.ending().clone();
+    let standing = errand.asked.standing(&errand.server);
     tokio::spawn(async move {
         let begun = json!({"complete": watch.is_complete()});
         if !send.say("begun", &begun).await {
@@ -43,18 +39,21 @@ fn told(errand: &Errand, mut watch: ResourceWatch) -> Reply {
         loop {
             let next = tokio::select! {
                 () = ending.cancelled() => {
-                    send.say("ended", &json!({"reason": "the server ends"})).await;
+                    send.end(SERVER_ENDS).await;
                     return;
                 }
                 () = send.closed() => return,
-                next = tokio::time::timeout(KEEP_ALIVE, watch.next()) => next,
+                next = tokio::time::timeout(LOOK_AGAIN, watch.next()) => next,
             };
+            if !standing.holds() {
+                send.end(HOLDS_NO_MORE).await;
+                return;
+            }
             let stays = match next {
                 Err(_) => send.keep_alive().await,
                 Ok(Ok(Some(changes))) => send.say("changes", &value(&changes)).await,
                 Ok(Ok(None)) => {
-                    send.say("ended", &json!({"reason": "what was watched is gone"}))
-                        .await;
+                    send.end("what was watched is gone").await;
                     false
                 }
                 Ok(Err(why)) => {
