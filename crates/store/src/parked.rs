@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use portcullis_gate::{Approver, Question, Reply, Surface};
 use portcullis_proto::QuestionId;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
 use crate::store::Store;
@@ -20,6 +21,7 @@ use crate::store::Store;
 pub struct ParkedApprover {
     store: Store,
     wait: Duration,
+    ending: CancellationToken,
     put: Mutex<Option<QuestionId>>,
 }
 
@@ -37,8 +39,17 @@ impl ParkedApprover {
         Self {
             store,
             wait,
+            ending: CancellationToken::new(),
             put: Mutex::default(),
         }
+    }
+
+    /// Waits no longer once `ending` comes: the question stays, for the call
+    /// that is made to whoever serves next.
+    #[must_use]
+    pub fn leaving_at(mut self, ending: CancellationToken) -> Self {
+        self.ending = ending;
+        self
     }
 
     /// The last question it put, for the reply that ends the call.
@@ -63,15 +74,21 @@ impl ParkedApprover {
         let Some((waiter, mut told)) = waiting else {
             return Ok(Reply::Suspended);
         };
-        let heard = match tokio::time::timeout(self.wait, &mut told).await {
-            Ok(heard) => heard,
+        let heard = tokio::select! {
+            biased;
+            heard = &mut told => Some(heard),
+            () = self.ending.cancelled() => None,
+            () = tokio::time::sleep(self.wait) => None,
+        };
+        let heard = match heard {
+            Some(heard) => heard,
             // From here on an answer stays for the call that brings it.
-            Err(_) if waiter.stop() => {
+            None if waiter.stop() => {
                 waiter.leave();
                 return Ok(Reply::Suspended);
             }
             // It was taken for us a moment ago, so nobody else can bring it.
-            Err(_) => told.await,
+            None => told.await,
         };
         match heard {
             Ok(answer) => {

@@ -98,19 +98,34 @@ impl Store {
 
     /// Questions that wait for an answer, oldest first.
     pub fn pending(&self, limit: usize, now_ms: u64) -> Result<Vec<Question>, StoreError> {
+        self.pending_of(limit, now_ms, |_| true)
+    }
+
+    /// Those of them that `is_wanted` picks. Picked here, before they are
+    /// counted: one who asks a lot must not hide the questions of others.
+    pub fn pending_of(
+        &self,
+        limit: usize,
+        now_ms: u64,
+        is_wanted: impl Fn(&Question) -> bool,
+    ) -> Result<Vec<Question>, StoreError> {
         self.read(|conn| {
             let mut statement = conn.prepare_cached(
                 "SELECT body FROM questions WHERE state = 'pending' AND deadline > ?1
-                 ORDER BY seq LIMIT ?2",
+                 ORDER BY seq",
             )?;
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let mut rows = statement.query(params![ms(now_ms), limit])?;
+            let mut rows = statement.query(params![ms(now_ms)])?;
             let mut questions = Vec::new();
-            while let Some(row) = rows.next()? {
+            while questions.len() < limit
+                && let Some(row) = rows.next()?
+            {
                 let body: String = row.get(0)?;
-                questions.push(serde_json::from_str(&body).map_err(|error| {
+                let question: Question = serde_json::from_str(&body).map_err(|error| {
                     StoreError::damaged(format!("a question is not readable: {error}"))
-                })?);
+                })?;
+                if is_wanted(&question) {
+                    questions.push(question);
+                }
             }
             Ok(questions)
         })

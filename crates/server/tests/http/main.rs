@@ -14,6 +14,7 @@
 mod client;
 mod guard;
 mod isolation;
+mod questions;
 mod scopes;
 mod strangers;
 mod world;

@@ -68,13 +68,11 @@ pub(super) fn shown(question: &Question, via: Via) -> Value {
 
 /// The questions of one person that wait, oldest first.
 pub(super) fn of_owner(server: &Server, user: &str) -> Result<Vec<Question>, Failure> {
-    let mut questions = server
-        .parts
-        .store
-        .pending(MAX_TOLD, server.parts.clock.now_ms())
-        .map_err(|error| Failure::from(Reason::Io).detail(error))?;
-    questions.retain(|question| owner(&question.subject.principal) == Some(user));
-    Ok(questions)
+    let (store, now) = (&server.parts.store, server.parts.clock.now_ms());
+    let is_own = |question: &Question| owner(&question.subject.principal) == Some(user);
+    store
+        .pending_of(MAX_TOLD, now, is_own)
+        .map_err(|error| Failure::from(Reason::Io).detail(error))
 }
 
 pub(crate) fn list(server: &Server, asked: &Asked) -> Reply {

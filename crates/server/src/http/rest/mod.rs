@@ -120,10 +120,9 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
         .machines
         .of(&asked.identity)
         .unwrap_or_else(|| Arc::new(Nowhere(Arc::clone(&server.parts.gate))));
-    let parked = Arc::new(ParkedApprover::new(
-        server.parts.store.clone(),
-        desk::waits(&asked.head.headers),
-    ));
+    let parked = ParkedApprover::new(server.parts.store.clone(), desk::waits(&asked.head.headers))
+        .leaving_at(server.ending().clone());
+    let parked = Arc::new(parked);
     let caller = caller
         .asking(Arc::clone(&parked) as Arc<dyn Approver>)
         .patient_for(server.parts.patience);
