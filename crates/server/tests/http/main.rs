@@ -12,7 +12,9 @@
 )]
 
 mod client;
+mod files;
 mod guard;
+mod hostile;
 mod isolation;
 mod questions;
 mod scopes;

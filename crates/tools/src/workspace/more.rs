@@ -17,6 +17,9 @@ pub struct RawBytes {
     pub size: u64,
     /// Changes when the file does.
     pub version: String,
+    /// Whether its times are too fresh to tell the next change from the last,
+    /// so that its content is part of the version. In a moment it is not.
+    pub is_fresh: bool,
 }
 
 /// How many operations are told at once, the newest first.
@@ -34,6 +37,7 @@ pub(crate) async fn raw(
     Ok(RawBytes {
         size: page.meta.size,
         version: page.meta.version(),
+        is_fresh: page.meta.content.is_some(),
         bytes: page.bytes,
     })
 }

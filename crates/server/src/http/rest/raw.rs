@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, RANGE};
@@ -12,7 +13,8 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use portcullis_gate::{Caller, CancelFlag};
-use portcullis_tools::Machine;
+use portcullis_proto::Failure;
+use portcullis_tools::{Machine, RawBytes};
 use tokio::sync::mpsc;
 
 use super::super::reply::{Reply, empty, guarded};
@@ -21,6 +23,9 @@ use super::query::Query;
 
 /// How much is read at once. Each window is judged and recorded by itself.
 const WINDOW: usize = 1024 * 1024;
+
+/// Until the times of a file that has just changed tell the next change.
+const SETTLES: Duration = Duration::from_millis(25);
 
 pub(super) async fn download(errand: &mut Errand) -> Reply {
     let path = match Query::of(&errand.asked.head.uri).required("path") {
@@ -36,11 +41,7 @@ pub(super) async fn download(errand: &mut Errand) -> Reply {
         Some(Some(Asked::From(start, _))) => start,
         Some(Some(Asked::Last(_)) | None) | None => 0,
     };
-    let first = errand
-        .machine
-        .raw(&errand.caller, errand.root(), &path, (start, WINDOW))
-        .await;
-    let first = match first {
+    let first = match first_window(errand, &path, start).await {
         Ok(first) => first,
         Err(why) => return errand.failed(&why),
     };
@@ -85,6 +86,23 @@ pub(super) async fn download(errand: &mut Errand) -> Reply {
         }
     }
     reply
+}
+
+/// The windows of one transfer have to be of one version. Where more than one
+/// will come, the first is of a version that stays as it is.
+async fn first_window(errand: &Errand, path: &str, start: u64) -> Result<RawBytes, Failure> {
+    let look = || {
+        errand
+            .machine
+            .raw(&errand.caller, errand.root(), path, (start, WINDOW))
+    };
+    let first = look().await?;
+    let is_all = first.bytes.len() as u64 == first.size;
+    if is_all || !first.is_fresh {
+        return Ok(first);
+    }
+    tokio::time::sleep(SETTLES).await;
+    look().await
 }
 
 fn unsatisfiable(size: u64) -> Reply {
