@@ -255,7 +255,7 @@ async fn act(fs: &ScopedFs, verb: &str, n: u64, last: &mut Option<String>) -> bo
     let text = format!("ours {n}");
     match verb {
         "write" => {
-            let done = fs.write_bytes("a/b/f", text.into(), &options).await;
+            let done = fs.write_bytes("a/b/f", Vec::from(text), &options).await;
             let ok = done.is_ok();
             *last = done.ok().and_then(|done| done.receipt.undo);
             ok

@@ -98,7 +98,7 @@ impl Calls {
         text: &str,
         options: &WriteOptions,
     ) -> Result<Changed, Failure> {
-        block_on(self.0.write_bytes(path, text.into(), options))
+        block_on(self.0.write_bytes(path, Vec::from(text), options))
     }
 
     pub(crate) fn append(&self, path: &str, text: &str) -> Result<Changed, Failure> {
