@@ -40,16 +40,12 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> (Choice, Vec<String>) {
         return (Choice::Gateway, why);
     }
     let bare = "nothing says that this is a container".to_owned();
-    match evidence.working_dir {
-        Some(dir) => {
-            let why = "so the working directory is served".to_owned();
-            (Choice::Working(dir.to_owned()), vec![bare, why])
-        }
-        None => {
-            let why = "but there is no working directory".to_owned();
-            (Choice::Gateway, vec![bare, why])
-        }
+    if let Some(dir) = evidence.working_dir {
+        let why = "so the working directory is served".to_owned();
+        return (Choice::Working(dir.to_owned()), vec![bare, why]);
     }
+    let why = "but there is no working directory".to_owned();
+    (Choice::Gateway, vec![bare, why])
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ pub(crate) fn bind(host: IpAddr, port: u16) -> Result<TcpListener, Problem> {
     let address = SocketAddr::new(host, port);
     TcpListener::bind(address).map_err(|error| {
         let problem = Problem::new(format!("{address} cannot be listened on: {error}."));
-        match error.kind() {
-            std::io::ErrorKind::AddrInUse => problem.hint(
+        if error.kind() == std::io::ErrorKind::AddrInUse {
+            return problem.hint(
                 "Another program, or another portcullis serve, listens there. Name another port: portcullis serve --port 0 takes one that is free.",
-            ),
-            _ => problem.hint("Name an address of this machine: portcullis serve --host 127.0.0.1"),
+            );
         }
+        problem.hint("Name an address of this machine: portcullis serve --host 127.0.0.1")
     })
 }

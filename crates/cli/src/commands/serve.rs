@@ -34,7 +34,7 @@ use crate::wiring::{LiveRules, Purpose, World};
 /// made. A revocation is promised to hold within 100 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a question waits for a person: they may be at lunch.
-const PATIENCE: Duration = Duration::from_mins(60);
+const PATIENCE: Duration = Duration::from_hours(1);
 /// The largest file that can be uploaded.
 const MAX_UPLOAD: u64 = 50 * 1024 * 1024;
 /// The largest certificate or key.
@@ -82,7 +82,7 @@ pub(crate) fn run(
         tokio::spawn(watch(live, credentials, log));
         let mut asked_to_end = Signals::listen()?;
         listen(Listening { listener, tls }, server, async move {
-            asked_to_end.any().await
+            asked_to_end.any().await;
         })
         .await
         .map_err(|error| format!("listening: {error}"))
