@@ -46,6 +46,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("nix", &["bench"]),
     ("rusqlite", &["store"]),
     ("rmcp", &["server", "conformance"]),
+    // Whoever speaks HTTP is a surface.
+    ("hyper", &["server"]),
+    ("rustls", &["server"]),
     ("clap", &["cli"]),
     ("inquire", &["cli"]),
     ("ed25519-dalek", &["files"]),
