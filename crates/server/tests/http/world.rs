@@ -13,8 +13,8 @@ use portcullis_gate::{Clock, Gate, GateParts, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rules};
 use portcullis_proto::{Group, Mode, RootId, RootKind, Scope, ScopeSet};
 use portcullis_server::{
-    Allowed, Credentials, Doorman, Guests, Listening, Observer, Providers, Seen, Server,
-    ServerParts, listen,
+    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp, Observer,
+    Providers, Seen, Server, ServerParts, listen,
 };
 use portcullis_store::{NewToken, Store};
 use portcullis_testkit::Scratch;
@@ -154,14 +154,25 @@ impl World {
         let observer = Arc::new(Answered::default());
         let mut allowed = Allowed::at(address, "http");
         allowed.origin("https://console.example").unwrap();
+        let machines: Arc<dyn Machines> = Arc::new(Providers::new(
+            Some(Arc::new(Here::new(Arc::new(authority)).writing())),
+            vec!["a test".to_owned()],
+        ));
+        let mcp = McpHttp::new(HttpMcpParts {
+            machines: machines.clone(),
+            gate: gate.clone(),
+            store: self.store.clone(),
+            clock: clock.clone(),
+            state_key: Arc::new(|| Ok(vec![7; 32])),
+            patience: self.patience,
+            pending_for: self.patience,
+            approval_url: format!("http://{address}").into(),
+        });
         let server = Server::new(ServerParts {
             allowed,
             doorman: credentials.clone(),
             guests,
-            machines: Arc::new(Providers::new(
-                Some(Arc::new(Here::new(Arc::new(authority)).writing())),
-                vec!["a test".to_owned()],
-            )),
+            machines,
             store: self.store.clone(),
             clock,
             observer: observer.clone(),
@@ -169,6 +180,8 @@ impl World {
             audit: Arc::new(AuditFiles::in_data(self.data.clone())),
             url: format!("http://{address}"),
             patience: self.patience,
+            mcp,
+            oauth: None,
         });
         let (end, ended) = oneshot::channel();
         let (kill, killed) = oneshot::channel();
