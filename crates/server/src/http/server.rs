@@ -203,7 +203,7 @@ impl Server {
         let found = match find(&head.method, &path) {
             // A workspace has files, and nothing else of its own.
             Found::Route(route, _) if workspace.is_some() && !route.is_of_files() => Found::Nothing,
-            found => found,
+            found @ (Found::Route(..) | Found::OtherMethods(_) | Found::Nothing) => found,
         };
         if let Found::Route(route, _) = found {
             noted.route = Some(route.name);

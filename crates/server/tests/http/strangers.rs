@@ -48,6 +48,9 @@ fn check_same(name: &str, answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"), "{name}");
 }
 
+/// Presents something.
+type With<'a> = Box<dyn Fn(Ask) -> Ask + 'a>;
+
 #[test]
 fn every_route_refuses_a_stranger() {
     let world = World::new(Mode::Allow);
@@ -73,7 +76,7 @@ fn every_route_refuses_a_stranger() {
     wrong.push(if last == 'A' { 'Q' } else { 'A' });
     std::thread::sleep(std::time::Duration::from_millis(5));
 
-    let bad: Vec<(&str, Box<dyn Fn(Ask) -> Ask>)> = vec![
+    let bad: Vec<(&str, With<'_>)> = vec![
         ("wrong", Box::new(|ask: Ask| ask.bearer(&wrong))),
         (
             "expired",
