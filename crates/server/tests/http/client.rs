@@ -15,7 +15,8 @@ pub(crate) struct Ask {
     method: String,
     target: String,
     headers: Vec<(String, String)>,
-    host: Option<Option<String>>,
+    /// `None`: that of the server it is sent to.
+    hosts: Option<Vec<String>>,
     body: Option<Vec<u8>>,
 }
 
@@ -25,7 +26,7 @@ impl Ask {
             method: method.to_owned(),
             target: target.to_owned(),
             headers: Vec::new(),
-            host: None,
+            hosts: None,
             body: None,
         }
     }
@@ -53,7 +54,7 @@ impl Ask {
 
     /// With this Host, or with none.
     pub(crate) fn host(mut self, host: Option<&str>) -> Self {
-        self.host = Some(host.map(str::to_owned));
+        self.hosts = Some(host.map(str::to_owned).into_iter().collect());
         self
     }
 
@@ -69,19 +70,19 @@ impl Ask {
 
     /// As it goes over the wire to `address`.
     pub(crate) fn wire(&self, address: SocketAddr) -> Vec<u8> {
-        let mut wire = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
-        match &self.host {
-            None => wire.push_str(&format!("Host: {address}\r\n")),
-            Some(Some(host)) => wire.push_str(&format!("Host: {host}\r\n")),
-            Some(None) => {}
-        }
-        for (name, value) in &self.headers {
-            wire.push_str(&format!("{name}: {value}\r\n"));
-        }
+        let own = [address.to_string()];
+        let hosts = self.hosts.as_deref().unwrap_or(&own);
+        let mut lines = vec![format!("{} {} HTTP/1.1", self.method, self.target)];
+        lines.extend(hosts.iter().map(|host| format!("Host: {host}")));
+        lines.extend(
+            self.headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {value}")),
+        );
         if let Some(body) = &self.body {
-            wire.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            lines.push(format!("Content-Length: {}", body.len()));
         }
-        wire.push_str("\r\n");
+        let wire = lines.join("\r\n") + "\r\n\r\n";
         let mut wire = wire.into_bytes();
         wire.extend(self.body.iter().flatten());
         wire

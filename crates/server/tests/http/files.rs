@@ -10,8 +10,8 @@ use crate::world::{World, now_ms};
 fn a_download_is_whole_or_the_range_that_was_asked_for() {
     let world = World::new(Mode::Allow);
     // More than two windows of the server, and every byte tells where it was.
-    let size = 2_500_000;
-    let bytes: Vec<u8> = (0..size as u32)
+    let size = 2_500_000_usize;
+    let bytes: Vec<u8> = (0..2_500_000_u32)
         .map(|n| u8::try_from(n.wrapping_mul(2_654_435_761) >> 24).unwrap())
         .collect();
     world.scratch.file("large.bin", &bytes);

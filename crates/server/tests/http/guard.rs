@@ -8,8 +8,11 @@ use serde_json::json;
 use crate::client::{Ask, Connection};
 use crate::world::World;
 
+type Host = (Option<&'static str>, bool);
+type Origins = (&'static [&'static str], bool);
+
 /// Host, and whether it is ours. `{port}` is the port of the listener.
-const HOSTS: [(Option<&str>, bool); 15] = [
+const HOSTS: [Host; 15] = [
     (Some("127.0.0.1:{port}"), true),
     (Some("localhost:{port}"), true),
     (Some("LocalHost:{port}"), true),
@@ -28,7 +31,7 @@ const HOSTS: [(Option<&str>, bool); 15] = [
 ];
 
 /// Origins, and whether pages of theirs may send requests.
-const ORIGINS: [(&[&str], bool); 12] = [
+const ORIGINS: [Origins; 12] = [
     (&[], true),
     (&["http://127.0.0.1:{port}"], true),
     (&["http://localhost:{port}"], true),
@@ -67,10 +70,13 @@ struct Combination {
 }
 
 /// A request with that Host and Origin.
-fn combined(ask: Ask, address: SocketAddr, host: usize, origin: usize) -> Combination {
+fn combined(
+    ask: Ask,
+    address: SocketAddr,
+    (name, ours): Host,
+    (origins, shared): Origins,
+) -> Combination {
     let fill = |text: &str| text.replace("{port}", &address.port().to_string());
-    let (name, ours) = HOSTS[host];
-    let (origins, shared) = ORIGINS[origin];
     let mut ask = ask.host(name.map(fill).as_deref());
     for one in origins {
         ask = ask.header("Origin", fill(one));
@@ -101,23 +107,23 @@ fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method() {
         accepted += usize::from(good);
         answer
     };
-    for host in 0..HOSTS.len() {
-        for origin in 0..ORIGINS.len() {
+    for (host, named) in HOSTS.into_iter().enumerate() {
+        for (origin, from) in ORIGINS.into_iter().enumerate() {
             for (which, (types, is_json)) in TYPES.iter().enumerate() {
                 let path = format!("t{host}-{origin}-{which}.txt");
                 let body = json!({"path": path, "content": "x", "mode": "create"});
                 let ask = Ask::new("POST", "/file/write").bearer(&token);
-                let one = combined(ask, server.address, host, origin);
+                let one = combined(ask, server.address, named, from);
                 let ask = types
                     .iter()
                     .fold(one.ask, |ask, one| ask.header("Content-Type", *one))
                     .body(body.to_string());
-                let name = format!("POST {:?} {:?} {types:?}", HOSTS[host].0, ORIGINS[origin].0);
+                let name = format!("POST {:?} {:?} {types:?}", named.0, from.0);
                 let refusal = if one.ours && one.shared { 400 } else { 403 };
                 let good = one.ours && one.shared && *is_json;
                 let answer = try_one(&name, &ask, good, &[refusal, 400], &path);
                 let shares = answer.header("access-control-allow-origin").is_some();
-                let may_share = one.ours && one.shared && !ORIGINS[origin].0.is_empty();
+                let may_share = one.ours && one.shared && !from.0.is_empty();
                 assert_eq!(shares, may_share, "{name}");
                 assert_eq!(answer.header("access-control-allow-credentials"), None);
             }
@@ -125,9 +131,9 @@ fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method() {
                 let path = format!("m{host}-{origin}-{method}.txt");
                 let body = json!({"path": path, "content": "x", "mode": "create"});
                 let ask = Ask::new(method, "/file/write").bearer(&token).json(&body);
-                let one = combined(ask, server.address, host, origin);
+                let one = combined(ask, server.address, named, from);
                 let refusal = if one.ours && one.shared { 405 } else { 403 };
-                let name = format!("{method} {:?} {:?}", HOSTS[host].0, ORIGINS[origin].0);
+                let name = format!("{method} {:?} {:?}", named.0, from.0);
                 try_one(&name, &one.ask, false, &[refusal, 400], &path);
             }
         }
@@ -143,12 +149,12 @@ fn nothing_is_read_or_promised_under_a_wrong_host_or_origin() {
     let token = world.token("ada", &[Scope::FsRead]);
     let server = world.start();
     let (mut tried, mut accepted) = (0, 0);
-    for host in 0..HOSTS.len() {
-        for origin in 0..ORIGINS.len() {
-            let name = format!("{:?} {:?}", HOSTS[host].0, ORIGINS[origin].0);
+    for named in HOSTS {
+        for from in ORIGINS {
+            let name = format!("{:?} {:?}", named.0, from.0);
             for target in ["/file?path=notes.txt", "/health", "/sign-in"] {
                 let ask = Ask::get(target).bearer(&token);
-                let one = combined(ask, server.address, host, origin);
+                let one = combined(ask, server.address, named, from);
                 let good = one.ours && one.shared;
                 let answer = server.ask(&one.ask);
                 assert_eq!(
@@ -165,9 +171,9 @@ fn nothing_is_read_or_promised_under_a_wrong_host_or_origin() {
             // What a browser asks before it lets a page send something.
             let ask =
                 Ask::new("OPTIONS", "/file/write").header("Access-Control-Request-Method", "POST");
-            let one = combined(ask, server.address, host, origin);
+            let one = combined(ask, server.address, named, from);
             let answer = server.ask(&one.ask);
-            let promised = one.ours && one.shared && !ORIGINS[origin].0.is_empty();
+            let promised = one.ours && one.shared && !from.0.is_empty();
             assert_eq!(answer.status == 204, promised, "{name} {}", answer.status);
             let allowed = answer.header("access-control-allow-origin");
             assert_eq!(allowed.is_some(), promised, "{name}");

@@ -10,11 +10,14 @@ use crate::client::{Answer, Ask};
 use crate::world::{World, now_ms};
 
 /// What answers without a credential. This list may only shrink.
-const OPEN: [&str; 4] = [
+const OPEN: [&str; 6] = [
     "GET /health",
     "GET /sign-in",
     "POST /sign-in",
     "GET /approve/{id}",
+    // Where a stranger with an OAuth client learns whom to ask; RFC 9728.
+    "GET /.well-known/oauth-protected-resource",
+    "GET /.well-known/oauth-protected-resource/mcp",
 ];
 
 /// Bad credentials of one address that are told so; after them it has to wait.
@@ -45,6 +48,9 @@ fn check_same(name: &str, answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"), "{name}");
 }
 
+/// Presents something.
+type With<'a> = Box<dyn Fn(Ask) -> Ask + 'a>;
+
 #[test]
 fn every_route_refuses_a_stranger() {
     let world = World::new(Mode::Allow);
@@ -70,7 +76,7 @@ fn every_route_refuses_a_stranger() {
     wrong.push(if last == 'A' { 'Q' } else { 'A' });
     std::thread::sleep(std::time::Duration::from_millis(5));
 
-    let bad: Vec<(&str, Box<dyn Fn(Ask) -> Ask>)> = vec![
+    let bad: Vec<(&str, With<'_>)> = vec![
         ("wrong", Box::new(|ask: Ask| ask.bearer(&wrong))),
         (
             "expired",
