@@ -411,6 +411,7 @@ async fn list(plan: &Plan, fs: &ScopedFs, dice: &mut Dice, path: &str) -> Option
         after: (!whole && dice.chance(50)).then(|| format!("0:{}", dice.one_of(NAMES))),
         metadata: dice.chance(50),
         include_ignored: true,
+        mark_ignored: false,
     };
     let listed = settle(fs.list(path, request).await, path)?;
     let theirs: BTreeSet<String> = plan
