@@ -41,6 +41,7 @@ pub(crate) async fn serve(listener: TcpListener) -> std::io::Result<()> {
         patience: Duration::from_secs(30),
     });
     let listening = Listening {
+        handles: 1_024,
         listener,
         tls: None,
     };

@@ -9,6 +9,7 @@ use portcullis_files::shared_secret;
 use portcullis_gate::Clock;
 use portcullis_gate::RootSpec;
 use portcullis_policy::RootPolicy;
+use portcullis_process::take_all_handles;
 use portcullis_proto::{Group, Mode, RootId, RootKind, ScopeSet};
 use portcullis_server::{
     Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp,
@@ -60,10 +61,10 @@ pub(crate) fn run(
     tell_roots(&world, log);
     recover(&world, log);
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let url = args
-        .public_url
-        .clone()
-        .unwrap_or_else(|| format!("{scheme}://{address}"));
+    let url = args.public_url.as_deref().map_or_else(
+        || format!("{scheme}://{address}"),
+        |url| url.trim_end_matches('/').to_owned(),
+    );
     let link = first_user(&world.store, &*world.clock, &url)?;
     let allowed = allowed(args, address, scheme)?;
     let place = Place {
@@ -81,7 +82,12 @@ pub(crate) fn run(
     let ended = runtime.block_on(async move {
         tokio::spawn(watch(live, credentials, log));
         let mut asked_to_end = Signals::listen()?;
-        listen(Listening { listener, tls }, server, async move {
+        let listening = Listening {
+            listener,
+            tls,
+            handles: take_all_handles(),
+        };
+        listen(listening, server, async move {
             asked_to_end.any().await;
         })
         .await

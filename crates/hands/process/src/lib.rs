@@ -6,7 +6,9 @@
 )]
 
 mod hook;
+mod room;
 mod stdio_child;
 
 pub use hook::{BadHook, Events, ProgramHook};
+pub use room::take_all_handles;
 pub use stdio_child::Piped;

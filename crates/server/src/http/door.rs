@@ -99,19 +99,22 @@ impl Door {
         };
         // Looked up even for somebody who has to wait: a guesser behind the
         // same address must not lock out who holds a good credential.
-        let known = doorman.known(via, presented).or_else(|| {
-            // It may have been made a moment ago.
-            doorman.refresh().ok()?;
-            doorman.known(via, presented)
-        });
-        match known {
+        if let Some(identity) = doorman.known(via, presented) {
+            return Met::Known(identity);
+        }
+        if self.is_too_many(from, now_us) {
+            return Met::TooMany;
+        }
+        // It may have been made a moment ago; who guesses is not looked up for.
+        let made = doorman.refresh().ok();
+        match made.and_then(|()| doorman.known(via, presented)) {
             Some(identity) => Met::Known(identity),
-            None if self.is_too_many(from, now_us) => Met::TooMany,
             None => Met::Unknown,
         }
     }
 
-    fn is_too_many(&self, from: IpAddr, now_us: u64) -> bool {
+    /// Counts one more that stands for nobody, and says whether that is too many.
+    pub(super) fn is_too_many(&self, from: IpAddr, now_us: u64) -> bool {
         let window_us = u64::try_from(FAILED_WINDOW.as_micros()).unwrap_or(u64::MAX);
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         if failing.len() >= MAX_FAILING && !failing.contains_key(&from) {

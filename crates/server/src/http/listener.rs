@@ -38,6 +38,8 @@ pub struct Listening {
     pub listener: std::net::TcpListener,
     /// How to encrypt; nothing is encrypted without.
     pub tls: Option<Tls>,
+    /// How many handles this process may have, connections and files together.
+    pub handles: u64,
 }
 
 /// A certificate and its key, ready for connections.
@@ -94,7 +96,9 @@ pub async fn listen(
 ) -> io::Result<()> {
     listening.listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listening.listener)?;
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    // The rest is for the files they ask for.
+    let room = usize::try_from(listening.handles / 4 * 3).unwrap_or(MAX_CONNECTIONS);
+    let room = Arc::new(Semaphore::new(room.clamp(1, MAX_CONNECTIONS)));
     let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
     tokio::pin!(end);
     loop {

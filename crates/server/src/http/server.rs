@@ -208,7 +208,14 @@ impl Server {
         if let Found::Route(route, _) = found {
             noted.route = Some(route.name);
             if let Op::Open(open) = route.op {
-                return self.open(open, &head, Some(body)).await;
+                let reply = self.open(open, &head, Some(body)).await;
+                let now_us = self.parts.clock.monotonic_us();
+                // A link that signs nobody in is a guess like any other.
+                let guessed = reply.status() == StatusCode::UNAUTHORIZED;
+                if guessed && self.door.is_too_many(from, now_us) {
+                    return too_many();
+                }
+                return reply;
             }
         }
         let met = self.door.meet(
@@ -245,7 +252,9 @@ impl Server {
             Op::Mcp(_) => match asked.body {
                 Some(body) => {
                     let request = Request::from_parts(asked.head, body);
-                    self.parts.mcp.answer(asked.identity, request).await
+                    let mut answer = self.parts.mcp.answer(asked.identity, request).await;
+                    reply::guarded(answer.headers_mut());
+                    answer
                 }
                 None => no_route(),
             },

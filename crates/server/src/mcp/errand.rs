@@ -89,7 +89,9 @@ impl Handler {
             }
             (false, _, Seats::Each(parts)) => {
                 let wait = seat.waits.min(self.asking.patience);
-                let parked = Arc::new(ParkedApprover::new(self.asking.store.clone(), wait));
+                let parked = ParkedApprover::new(self.asking.store.clone(), wait)
+                    .leaving_at(self.asking.ending.clone());
+                let parked = Arc::new(parked);
                 let caller = caller
                     .patient_for(self.asking.pending_for)
                     .asking(Arc::clone(&parked) as Arc<dyn Approver>);

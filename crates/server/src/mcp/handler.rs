@@ -17,6 +17,7 @@ use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::task_manager::TaskManager;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::errand::{Brought, Parked, unless_cancelled};
@@ -43,6 +44,7 @@ impl Handler {
             state_key: parts.state_key,
             patience: parts.patience,
             pending_for: parts.patience,
+            ending: CancellationToken::new(),
         };
         let seat = Seat {
             machine: parts.machine,
@@ -55,13 +57,14 @@ impl Handler {
         Self::new(Seats::One(seat), Arc::new(asking), Arc::default())
     }
 
-    pub(super) fn for_everyone(parts: HttpMcpParts) -> Self {
+    pub(super) fn for_everyone(parts: HttpMcpParts, ending: CancellationToken) -> Self {
         let asking = Asking {
             store: parts.store.clone(),
             clock: Arc::clone(&parts.clock),
             state_key: Arc::clone(&parts.state_key),
             patience: parts.patience,
             pending_for: parts.pending_for,
+            ending,
         };
         Self::new(
             Seats::Each(Arc::new(parts)),

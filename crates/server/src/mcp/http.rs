@@ -56,8 +56,9 @@ impl McpHttp {
     /// The tools of whichever machine a caller works with.
     pub fn new(parts: HttpMcpParts) -> Self {
         let gate = Arc::clone(&parts.gate);
-        let handler = Handler::for_everyone(parts);
-        Self::serving(move || handler.afresh(), gate, MAX_OF_ONE)
+        let ending = CancellationToken::new();
+        let handler = Handler::for_everyone(parts, ending.clone());
+        Self::until(ending, move || handler.afresh(), gate, MAX_OF_ONE)
     }
 
     /// Another handler on the very same transport, with at most so many
@@ -69,10 +70,16 @@ impl McpHttp {
         gate: Arc<Gate>,
         sessions_of_one: usize,
     ) -> Self {
-        let (sessions, ending) = (
-            Arc::new(Sessions::new(sessions_of_one)),
-            CancellationToken::new(),
-        );
+        Self::until(CancellationToken::new(), handler, gate, sessions_of_one)
+    }
+
+    fn until<H: ServerHandler + Send + 'static>(
+        ending: CancellationToken,
+        handler: impl Fn() -> H + Send + Sync + 'static,
+        gate: Arc<Gate>,
+        sessions_of_one: usize,
+    ) -> Self {
+        let sessions = Arc::new(Sessions::new(sessions_of_one));
         let config = StreamableHttpServerConfig::default()
             // Both are looked at before, for every route alike.
             .disable_allowed_hosts()

@@ -31,6 +31,7 @@ use portcullis_gate::{Clock, Gate};
 use portcullis_proto::{Failure, SessionId, Subject};
 use portcullis_store::Store;
 use portcullis_tools::Machine;
+use tokio_util::sync::CancellationToken;
 
 use crate::http::Machines;
 
@@ -111,4 +112,6 @@ struct Asking {
     patience: Duration,
     /// How long a question waits that another call brings the answer to.
     pending_for: Duration,
+    /// Raised when the server ends: a call that waits is let go, its question stays.
+    ending: CancellationToken,
 }

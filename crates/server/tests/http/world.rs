@@ -199,6 +199,7 @@ impl World {
                     }
                 });
                 let listening = Listening {
+                    handles: 1_024,
                     listener,
                     tls: None,
                 };

@@ -260,7 +260,10 @@ async fn act(fs: &ScopedFs, verb: &str, n: u64, last: &mut Option<String>) -> bo
             *last = done.ok().and_then(|done| done.receipt.undo);
             ok
         }
-        "create" => fs.write_bytes("a/b/g", Vec::from(text), &options).await.is_ok(),
+        "create" => fs
+            .write_bytes("a/b/g", Vec::from(text), &options)
+            .await
+            .is_ok(),
         "append" => fs.append("a/b/g", text, &options).await.is_ok(),
         "mkdir" => fs.mkdir("a/b/d/y").await.is_ok(),
         "copy" => fs
