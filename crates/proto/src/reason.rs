@@ -91,7 +91,7 @@ reasons! {
     BadArguments = "bad_arguments", ParseError, Operational, "The arguments do not fit the tool.";
     UnknownTool = "unknown_tool", ParseError, Operational, "There is no tool of that name.";
     BadName = "bad_name", ParseError, Policy, "The path holds a character no path may hold.";
-    BadCursor = "bad_cursor", ParseError, Operational, "The cursor is not one of ours, or the file changed since.";
+    BadCursor = "bad_cursor", ParseError, Operational, "The cursor is not one of ours.";
     BadGlob = "bad_glob", ParseError, Operational, "The pattern is not a glob.";
     BadJson = "bad_json", ParseError, Operational, "The file is not JSON.";
     BadEncoding = "bad_encoding", ParseError, Operational, "The text is not in the encoding named, or in none that is known.";

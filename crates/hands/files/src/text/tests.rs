@@ -348,7 +348,7 @@ fn cursors_of_another_version_or_made_up_are_refused() {
     request.from = ReadFrom::Cursor(cursor);
     assert_eq!(read_page(file, &request).unwrap().text, "cd\n");
     request.stamp.mtime_ns += 1;
-    refused(file, &request, Reason::BadCursor, "changed");
+    refused(file, &request, Reason::VersionMismatch, "changed");
     request.stamp = STAMP;
     for (offset, mid_line) in [(1, false), (3, false), (8, true), (99, true), (5, false)] {
         request.from = ReadFrom::Cursor(Cursor {

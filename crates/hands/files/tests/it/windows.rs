@@ -200,7 +200,7 @@ fn a_cursor_of_one_file_is_none_of_another() {
         ..text_all()
     };
     let failure = block_on(world.fs().read_text("b", request.clone())).unwrap_err();
-    assert_eq!(failure.reason(), Reason::BadCursor);
+    assert_eq!(failure.reason(), Reason::VersionMismatch);
     assert_eq!(
         block_on(world.fs().read_text("a", request))
             .unwrap()
