@@ -318,17 +318,23 @@ async fn watch(live: Arc<LiveRules>, credentials: Arc<Credentials>, log: Log) {
     let mut told = false;
     loop {
         tick.tick().await;
-        let looked = live
-            .refresh()
-            .and_then(|changed| Ok((credentials.refresh()?, changed).1));
-        match looked {
-            Ok(true) => log.info("rules, trust or credentials changed, and hold from now on"),
+        // Each for itself: a rule that cannot be read must not keep a credential
+        // alive that was revoked.
+        let rules = live.refresh();
+        let known = credentials.refresh().map_err(Problem::from);
+        match rules.and_then(|changed| known.map(|()| changed)) {
+            Ok(changed) => {
+                told = false;
+                if changed {
+                    log.info("rules, trust or credentials changed, and hold from now on");
+                }
+            }
             // What was in force stays in force.
             Err(problem) if !told => {
                 told = true;
                 log.error(problem.what);
             }
-            Ok(false) | Err(_) => {}
+            Err(_) => {}
         }
     }
 }

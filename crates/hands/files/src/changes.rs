@@ -10,7 +10,7 @@ use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 use crate::deeds::{Changing, change};
 use crate::guards::{Expecting, check, mismatch, must_be_there, takes_most};
 use crate::options::{Changed, Expect, TextShape, WriteMode, WriteOptions};
-use crate::scoped::{ScopedFs, elsewhere};
+use crate::scoped::{INLINE_BYTES, ScopedFs, elsewhere};
 use crate::showing;
 use crate::text::{
     self, Bom, Charset, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding,
@@ -94,13 +94,19 @@ impl ScopedFs {
         bytes: impl Into<Arc<Vec<u8>>>,
         options: &WriteOptions,
     ) -> Result<Changed, Failure> {
-        let bytes = bytes.into();
+        let bytes: Arc<Vec<u8>> = bytes.into();
+        let shown = if bytes.len() as u64 <= INLINE_BYTES {
+            digest(&bytes)
+        } else {
+            let hashed = Arc::clone(&bytes);
+            elsewhere(move || Ok(digest(&hashed))).await?
+        };
         self.put(Plan {
             verb: Verb::Write,
             path,
             want: Want::FileOrNothing,
             options,
-            shown: digest(&bytes),
+            shown,
             size: Some(bytes.len() as u64),
             make: Arc::new(move |_, _| {
                 Ok(Made {

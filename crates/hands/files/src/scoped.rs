@@ -33,7 +33,7 @@ pub struct ScopedFs {
 
 /// Up to here a deed runs on the thread that asked: a hop to another costs as
 /// much as ten small reads.
-const INLINE_BYTES: u64 = 1024 * 1024;
+pub(crate) const INLINE_BYTES: u64 = 1024 * 1024;
 /// A directory larger than this on disk is listed elsewhere.
 const INLINE_DIRECTORY: u64 = 256 * 1024;
 

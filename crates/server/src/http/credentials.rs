@@ -1,7 +1,6 @@
 //! The doorman who knows the store's credentials.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use portcullis_gate::Clock;
@@ -17,8 +16,8 @@ pub struct Credentials {
     clock: Arc<dyn Clock>,
     guests: Arc<Guests>,
     book: ArcSwap<CredentialBook>,
-    /// The version of the store the book is of.
-    seen: AtomicU64,
+    /// Held by who loads another: an older one must not take a newer one's place.
+    loading: Mutex<()>,
 }
 
 impl std::fmt::Debug for Credentials {
@@ -38,8 +37,8 @@ impl Credentials {
     ) -> Result<Self, StoreError> {
         let book = store.credentials()?;
         Ok(Self {
-            seen: AtomicU64::new(book.version()),
             book: ArcSwap::from_pointee(book),
+            loading: Mutex::default(),
             store,
             clock,
             guests,
@@ -65,11 +64,9 @@ impl Doorman for Credentials {
     /// Reads them again if the store changed, and takes back what was granted
     /// to whoever lost a credential or ran out of time.
     fn refresh(&self) -> Result<(), StoreError> {
-        let version = self.store.version()?;
-        if version != self.seen.load(Ordering::Acquire) {
-            let book = self.store.credentials()?;
-            self.seen.store(book.version(), Ordering::Release);
-            self.book.store(Arc::new(book));
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.store.version()? != self.book.load().version() {
+            self.book.store(Arc::new(self.store.credentials()?));
         }
         let (book, now) = (self.book.load(), self.clock.now_ms());
         self.guests

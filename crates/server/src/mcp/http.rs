@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -29,6 +30,9 @@ use crate::http::Identity;
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
+/// How long calls under way have at the end, before streams are cut.
+const STREAMS_LAST: Duration = Duration::from_secs(2);
+
 /// How the audit names what is done with sessions.
 const ROUTE: &str = "mcp/session";
 
@@ -43,7 +47,10 @@ pub struct McpHttp {
     serve: Arc<Serve>,
     sessions: Arc<Sessions>,
     gate: Arc<Gate>,
+    /// Raised when calls that wait for a person are to be let go.
     ending: CancellationToken,
+    /// Raised when what is still open is cut.
+    cut: CancellationToken,
 }
 
 impl std::fmt::Debug for McpHttp {
@@ -80,11 +87,12 @@ impl McpHttp {
         sessions_of_one: usize,
     ) -> Self {
         let sessions = Arc::new(Sessions::new(sessions_of_one));
+        let cut = CancellationToken::new();
         let config = StreamableHttpServerConfig::default()
             // Both are looked at before, for every route alike.
             .disable_allowed_hosts()
             .disable_allowed_origins()
-            .with_cancellation_token(ending.clone())
+            .with_cancellation_token(cut.clone())
             .with_json_response(true)
             .with_max_request_body_bytes(MAX_MESSAGE);
         let service =
@@ -98,12 +106,19 @@ impl McpHttp {
             sessions,
             gate,
             ending,
+            cut,
         }
     }
 
-    /// Ends every stream: the server is about to stop.
+    /// Lets go of calls that wait for a person, and a little later cuts what is
+    /// still open: a call whose deed is done gets its answer first.
     pub fn end_streams(&self) {
         self.ending.cancel();
+        let cut = self.cut.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(STREAMS_LAST).await;
+            cut.cancel();
+        });
     }
 
     /// Answers a request of `identity`: GET, POST or DELETE.

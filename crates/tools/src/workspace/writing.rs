@@ -102,6 +102,10 @@ pub(super) async fn upload(scope: &ScopedFs, path: &str, bytes: Vec<u8>) -> Resu
     let bytes = Arc::new(bytes);
     for number in 0..MAX_NAMES {
         let name = numbered(path, number)?;
+        // All names but the first are looked at before the bytes are.
+        if number > 0 && scope.stat(&name).await.is_ok() {
+            continue;
+        }
         match scope.write_bytes(&name, Arc::clone(&bytes), &options).await {
             Ok(changed) => return Ok(written("file_upload", &changed, |_| {})),
             // A link is refused, not passed by: nobody should wonder what it leads to.

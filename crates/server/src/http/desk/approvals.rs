@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use portcullis_gate::{Answer, Decision, Question, Surface};
-use portcullis_proto::{Failure, QuestionId, Reason};
+use portcullis_proto::{Failure, QuestionId, Reason, Scope};
 use portcullis_store::Said;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::identity::Via;
+use super::super::identity::{Identity, Via};
 use super::super::reply::{self, Reply};
 use super::super::rest::json_body;
 use super::super::server::{Asked, Server};
@@ -20,22 +20,36 @@ use super::{not_yours, owner, refuse};
 /// How many questions are told at once.
 const MAX_TOLD: usize = 1_000;
 
-/// Where answers given over `via` come from.
-const fn surface(via: Via) -> Surface {
-    match via {
-        Via::Cookie => Surface::Console,
-        Via::Bearer => Surface::Api,
+/// How somebody's answers count.
+#[derive(Clone, Copy)]
+pub(super) struct Voice {
+    surface: Surface,
+    /// Whether it may say "from now on": a rule holds for everybody, so only who
+    /// administers the server makes one, in person.
+    lasting: bool,
+}
+
+impl Voice {
+    pub(super) fn of(identity: &Identity) -> Self {
+        let surface = match identity.via {
+            Via::Cookie => Surface::Console,
+            Via::Bearer => Surface::Api,
+        };
+        Self {
+            surface,
+            lasting: surface.may_say_always() && identity.may(Scope::Admin),
+        }
     }
 }
 
 /// A question as its owner is shown it.
-pub(super) fn shown(question: &Question, via: Via) -> Value {
+pub(super) fn shown(question: &Question, voice: Voice) -> Value {
     let offered: Vec<&str> = question
         .offered
         .iter()
         .filter(|decision| match decision {
             Decision::AllowOnce | Decision::AllowSession | Decision::DenyOnce => true,
-            Decision::AlwaysAllow | Decision::AlwaysDeny => surface(via).may_say_always(),
+            Decision::AlwaysAllow | Decision::AlwaysDeny => voice.lasting,
         })
         .map(|decision| decision.as_str())
         .collect();
@@ -80,7 +94,7 @@ pub(crate) fn list(server: &Server, asked: &Asked) -> Reply {
         Ok(questions) => {
             let told: Vec<Value> = questions
                 .iter()
-                .map(|question| shown(question, asked.identity.via))
+                .map(|question| shown(question, Voice::of(&asked.identity)))
                 .collect();
             reply::value(StatusCode::OK, &json!({"approvals": told}))
         }
@@ -128,18 +142,19 @@ pub(crate) async fn answer(server: &Arc<Server>, mut asked: Asked) -> Reply {
                 .hint("GET /approvals tells which answers a question offers."),
         );
     };
-    let surface = surface(asked.identity.via);
+    let voice = Voice::of(&asked.identity);
     let lasting = matches!(decision, Decision::AlwaysAllow | Decision::AlwaysDeny);
-    if lasting && !surface.may_say_always() {
+    if lasting && !voice.lasting {
         let why = Failure::new(
             Reason::NoGrant,
-            "A lasting answer counts only from the person's own terminal or browser.",
-        );
+            "A lasting answer holds for everybody: it counts only from an administrator, in person.",
+        )
+        .hint("Answer it once, or have an administrator make a rule.");
         return refuse(server, &asked, id.as_str(), why);
     }
     let answer = Answer {
         decision,
-        surface,
+        surface: voice.surface,
         by: asked.identity.principal.label(),
     };
     let store = server.parts.store.clone();
@@ -187,7 +202,7 @@ fn told(id: &QuestionId, decision: Decision, said: Said) -> Reply {
 
 /// The questions of one person, as they come and go.
 pub(crate) fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
-    let (user, via) = (Arc::clone(&asked.identity.user), asked.identity.via);
+    let (user, voice) = (Arc::clone(&asked.identity.user), Voice::of(&asked.identity));
     let feed = server.feeds.questions(server);
     let first = match of_owner(server, &user) {
         Ok(questions) => questions,
@@ -199,14 +214,14 @@ pub(crate) fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
             (
                 "question",
                 question.id.as_str().to_owned(),
-                shown(question, via),
+                shown(question, voice),
             )
         })
         .collect();
     events(server, asked.standing(server), first, feed, move |item| {
         (item.owner.as_deref() == Some(&*user)).then(|| {
             let value = match &item.question {
-                Some(question) => shown(question, via),
+                Some(question) => shown(question, voice),
                 None => item.value.clone(),
             };
             (item.event, item.id.clone(), value)

@@ -1,7 +1,7 @@
 //! The routes that are ours: each asks one tool, under names that fit a query
 //! or a body.
 
-use portcullis_proto::{Failure, ToolCall};
+use portcullis_proto::{Failure, Reason, ToolCall, ToolReply};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -27,7 +27,27 @@ async fn call(errand: &Errand, tool: &str, arguments: Result<Value, Failure>) ->
         name: tool.to_owned(),
         arguments,
     };
-    reply::of_tool(&errand.machine.call(&errand.caller, call).await)
+    let reply = errand.machine.call(&errand.caller, call).await;
+    if reply.is_error
+        && let Some(why) = failure_in(&reply)
+    {
+        return errand.failed(&why);
+    }
+    reply::of_tool(&reply)
+}
+
+/// The failure a tool's reply tells, where this wire has words of its own for it.
+fn failure_in(reply: &ToolReply) -> Option<Failure> {
+    #[derive(Deserialize)]
+    struct Told {
+        reason: String,
+        error: String,
+    }
+    let told: Told = serde_json::from_str(reply.structured.get()).ok()?;
+    [Reason::ApprovalPending, Reason::Untrusted]
+        .into_iter()
+        .find(|reason| reason.as_str() == told.reason)
+        .map(|reason| Failure::new(reason, told.error))
 }
 
 /// The parameters of a query, under the names a tool has for them.
