@@ -3,11 +3,11 @@
 #
 #   benches/run.sh                every row, in full (about 25 minutes)
 #   benches/run.sh --smoke        fewer iterations, the same limits; rows known to miss decide in a full run only
-#   benches/run.sh --only NAME    one row, without the audit's own bench
+#   benches/run.sh --only NAME    one row
 #   benches/run.sh --json FILE    write the rows there as well
 #
 # Installs the peers with npm into benches/peers, needs ripgrep, builds what is to
-# be measured, runs the rows, then what the audit costs.
+# be measured, runs the rows.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,10 +17,8 @@ peers=(@openclaw/fs-safe@0.21.0 @modelcontextprotocol/server-filesystem@2026.8.3
 # Beside its driver, and without its native parts: its search needs none.
 computer_use=@n8n/computer-use@0.19.0
 
-only=false
 for argument in "$@"; do
   case "$argument" in
-    --only) only=true ;;
     -h | --help)
       sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
       exit 0
@@ -63,9 +61,4 @@ if ! install_peers || ! install_computer_use; then
 fi
 
 cargo build --release --locked -p portcullis-cli -p portcullis-bench
-status=0
-"${CARGO_TARGET_DIR:-target}/release/portcullis-bench" "$@" || status=$?
-if ! $only; then
-  cargo bench --locked -p portcullis-files --bench audit_verify -- --smoke --check || status=1
-fi
-exit "$status"
+exec "${CARGO_TARGET_DIR:-target}/release/portcullis-bench" "$@"

@@ -22,7 +22,8 @@ esac
 
 # A debug build says nothing about speed.
 if [[ -z ${PORTCULLIS:-} ]]; then
-  cargo build --release --locked -p portcullis-cli
+  # With the other bench, so that neither builds anew what the other has built.
+  cargo build --release --locked -p portcullis-cli -p portcullis-bench
   PORTCULLIS=${CARGO_TARGET_DIR:-target}/release/portcullis
 fi
 # shellcheck source=interop/qwen/install.bash

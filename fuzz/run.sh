@@ -41,7 +41,8 @@ for target in "${targets[@]}"; do
   # Longer than a path may be, so that the limit is met; a single input that
   # takes this long, or this much memory, is a finding.
   cargo +nightly fuzz run "$target" "${inputs[@]}" -- \
-    -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 </dev/null ||
+    -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=1024 \
+    -verbosity=0 -print_final_stats=1 </dev/null ||
     failed+=("$target")
 done
 

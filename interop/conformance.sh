@@ -12,7 +12,8 @@ source interop/binary.bash
 
 fixtures=${PORTCULLIS_CONFORMANCE:-}
 if [[ -z $fixtures ]]; then
-  cargo build --quiet -p portcullis-conformance
+  # With the features the tests are built with: what they built is used as it is.
+  cargo build --quiet --workspace --locked --bin portcullis-conformance --test http
   fixtures=target/debug/portcullis-conformance
 fi
 

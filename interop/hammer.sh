@@ -12,5 +12,6 @@ ops=1000000 seconds=1800
 if [[ ${1:-} == --smoke ]]; then
   ops=60000 seconds=240
 fi
-PORTCULLIS_ORACLE=1 cargo build --quiet --locked -p portcullis-cli
+# With the features the tests are built with: what they built is used as it is.
+PORTCULLIS_ORACLE=1 cargo build --quiet --workspace --locked --bin portcullis
 exec target/debug/portcullis hammer --ops "$ops" --seconds "$seconds"

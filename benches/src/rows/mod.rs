@@ -1,5 +1,6 @@
 //! One file per promise, or per few that share a world.
 
+mod audit;
 mod extract;
 mod flat;
 mod fs_safe;
@@ -30,6 +31,11 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         rows: &["start", "start-cpu", "idle-rss"],
         run: start::run,
+    },
+    // It makes a file too.
+    Bench {
+        rows: &["audit-open", "audit-append", "audit-verify"],
+        run: audit::run,
     },
     Bench {
         rows: &["read-4k"],

@@ -2,12 +2,18 @@
 //! read, and every value that may be left out is an `Option`.
 
 mod accounts;
+mod oauth;
+mod operating;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use accounts::{ExtensionCommand, TokenCommand, TokenCreateArgs, UserCommand};
+pub(crate) use accounts::{
+    ExtensionCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
+};
+pub(crate) use oauth::OAuthArgs;
+pub(crate) use operating::{LogFormat, OperatingArgs};
 
 /// One guarded gate between AI agents and machines.
 #[derive(Debug, Parser)]
@@ -162,15 +168,17 @@ pub(crate) struct ServeArgs {
     /// How people and agents reach this server from elsewhere, for links and OAuth metadata
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// Tell MCP clients that this OAuth issuer gives out tokens for this server. Can be repeated
-    #[arg(long = "oauth-issuer", value_name = "URL")]
-    pub(crate) oauth_issuers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) oauth: OAuthArgs,
     /// Encrypt, with this certificate and those that lead to it (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Requests a second that one credential may make, and as many again at once; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = portcullis_server::REQUESTS_PER_SECOND)]
+    pub(crate) max_requests: u32,
     /// Changing files is allowed unasked, for credentials with the scope fs:write. Credentials and
     /// what runs later by itself still ask
     #[arg(long, conflicts_with = "filesystem_write")]
@@ -192,6 +200,8 @@ pub(crate) struct ServeArgs {
     /// How much to say on standard error
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
+    #[command(flatten)]
+    pub(crate) operating: OperatingArgs,
 }
 
 /// One mode per tool group.

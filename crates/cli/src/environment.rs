@@ -5,9 +5,18 @@
 )]
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use portcullis_proto::Group;
+use portcullis_proto::{Group, Secret};
+
+/// Our name of a variable, and the one n8n has for the same setting. Ours wins.
+const ALIASES: [(&str, &str); 2] = [
+    (FILESYSTEM_PATH, "N8N_INSTANCE_AI_FILESYSTEM_PATH"),
+    (GATEWAY_API_KEY, "N8N_INSTANCE_AI_GATEWAY_API_KEY"),
+];
+const FILESYSTEM_PATH: &str = "PORTCULLIS_FILESYSTEM_PATH";
+const GATEWAY_API_KEY: &str = "PORTCULLIS_GATEWAY_API_KEY";
 
 /// What the environment says. An empty variable says nothing.
 #[derive(Clone, Debug)]
@@ -22,12 +31,51 @@ pub(crate) struct Environment {
     /// `PORTCULLIS_FILESYSTEM_WRITE_ACCESS`: the flag of that name.
     pub(crate) filesystem_write_access: Option<String>,
     pub(crate) log_level: Option<String>,
+    pub(crate) log_format: Option<String>,
     /// `PORTCULLIS_PERMISSION_FILESYSTEM_READ` and its kin, where set.
     pub(crate) modes: Vec<(Group, String)>,
+    /// Where telemetry goes, as every program with OpenTelemetry is told.
+    pub(crate) otel: OtelEnvironment,
     /// Who is at the keyboard, for the audit of answers.
     pub(crate) user: String,
     /// What says that this is a container, each in words.
     pub(crate) container: Vec<String>,
+    /// What is odd about it, each in words, without any value.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The variables of OpenTelemetry's that are known here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OtelEnvironment {
+    /// `OTEL_SDK_DISABLED`: what the environment says counts for nothing.
+    pub(crate) is_disabled: bool,
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    pub(crate) endpoint: Option<String>,
+    /// `OTEL_EXPORTER_OTLP_HEADERS`: whoever knows them may write there.
+    pub(crate) headers: Option<Secret>,
+    /// `OTEL_EXPORTER_OTLP_CERTIFICATE`.
+    pub(crate) certificate: Option<PathBuf>,
+    /// `OTEL_EXPORTER_OTLP_PROTOCOL`.
+    pub(crate) protocol: Option<String>,
+    /// `OTEL_SERVICE_NAME`.
+    pub(crate) service_name: Option<String>,
+    /// `OTEL_METRIC_EXPORT_INTERVAL`, in milliseconds.
+    pub(crate) metric_interval: Option<String>,
+}
+
+impl OtelEnvironment {
+    fn read() -> Self {
+        let disabled = text("OTEL_SDK_DISABLED");
+        Self {
+            is_disabled: disabled.is_some_and(|said| said.eq_ignore_ascii_case("true")),
+            endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(|text| Secret::new(text.into_bytes())),
+            certificate: path("OTEL_EXPORTER_OTLP_CERTIFICATE"),
+            protocol: text("OTEL_EXPORTER_OTLP_PROTOCOL"),
+            service_name: text("OTEL_SERVICE_NAME"),
+            metric_interval: text("OTEL_METRIC_EXPORT_INTERVAL"),
+        }
+    }
 }
 
 impl Environment {
@@ -39,20 +87,45 @@ impl Environment {
             temp: env::temp_dir(),
             data_dir: path("PORTCULLIS_DATA_DIR"),
             settings: path("PORTCULLIS_SETTINGS"),
-            filesystem_path: path("PORTCULLIS_FILESYSTEM_PATH")
-                .or_else(|| path("N8N_INSTANCE_AI_FILESYSTEM_PATH")),
+            filesystem_path: aliased(FILESYSTEM_PATH).map(PathBuf::from),
             filesystem_write_access: text("PORTCULLIS_FILESYSTEM_WRITE_ACCESS"),
             log_level: text("PORTCULLIS_LOG_LEVEL"),
+            log_format: text("PORTCULLIS_LOG_FORMAT"),
             modes: Group::ALL
                 .into_iter()
                 .filter_map(|group| Some((group, text(&mode_variable(group))?)))
                 .collect(),
+            otel: OtelEnvironment::read(),
             user: text("USER")
                 .or_else(|| text("LOGNAME"))
                 .unwrap_or_else(|| "me".to_owned()),
             container: container(),
+            warnings: warnings(),
         }
     }
+}
+
+/// A variable by our name or, where that says nothing, by n8n's.
+fn aliased(ours: &str) -> Option<OsString> {
+    let theirs = ALIASES.iter().find(|(name, _)| *name == ours);
+    said(ours).or_else(|| said(theirs?.1))
+}
+
+fn warnings() -> Vec<String> {
+    let differ = ALIASES.iter().filter(|(ours, theirs)| {
+        let (ours, theirs) = (said(ours), said(theirs));
+        ours.is_some() && theirs.is_some() && ours != theirs
+    });
+    let mut warnings: Vec<String> = differ
+        .map(|(ours, theirs)| format!("{ours} and {theirs} are set and differ: {ours} holds"))
+        .collect();
+    // Better told than taken for protection that is not there.
+    if aliased(GATEWAY_API_KEY).is_some() {
+        warnings.push(format!(
+            "{GATEWAY_API_KEY} is set, and this release has no gateway that would use it"
+        ));
+    }
+    warnings
 }
 
 /// What says that this is a container: the marks that Docker, Podman,
@@ -78,9 +151,11 @@ pub(crate) fn mode_variable(group: Group) -> String {
 }
 
 fn path(name: &str) -> Option<PathBuf> {
-    env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+    said(name).map(PathBuf::from)
+}
+
+fn said(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn text(name: &str) -> Option<String> {

@@ -5,13 +5,17 @@ mod args;
 mod clock;
 mod commands;
 mod environment;
+mod issuing;
 mod log;
 mod out;
 mod problem;
 mod provider;
 mod record;
+mod recorded;
+mod service;
 mod settings;
 mod sockets;
+mod telemetry;
 mod times;
 mod wiring;
 

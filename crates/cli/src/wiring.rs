@@ -11,6 +11,7 @@ use portcullis_gate::{Clock, Gate, GateParts, Grant, Hook, Keeper, Ledger, Ledge
 use portcullis_policy::{Modes, Rule, RuleSet, Rules};
 use portcullis_process::{Events, ProgramHook};
 use portcullis_proto::{Event, Failure, Reason};
+use portcullis_server::Telemetry;
 use portcullis_store::Store;
 
 use crate::clock::SystemClock;
@@ -59,6 +60,15 @@ fn data_problem(dir: &Path, failure: Failure) -> Problem {
 
 impl World {
     pub(crate) fn open(settings: &Settings, purpose: Purpose) -> Result<Self, Problem> {
+        Self::open_watched(settings, purpose, None)
+    }
+
+    /// The same, with `telemetry` hearing how every attempt ends.
+    pub(crate) fn open_watched(
+        settings: &Settings,
+        purpose: Purpose,
+        telemetry: Option<&Arc<Telemetry>>,
+    ) -> Result<Self, Problem> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let data = open_data(&settings.data_dir)?;
         let store = Store::new(data.path());
@@ -70,6 +80,10 @@ impl World {
                 (Arc::clone(&ledger) as Arc<dyn Ledger>, Some(ledger), chain)
             }
             Purpose::Look => (Arc::new(Closed), None, "look".to_owned()),
+        };
+        let ledger = match telemetry {
+            Some(telemetry) => telemetry.watching(ledger),
+            None => ledger,
         };
         let keeper = Arc::new(Memory::new(store.clone()));
         let gate = Gate::new(GateParts {
@@ -162,7 +176,7 @@ fn unusable_root(path: &Path, failure: Failure) -> Problem {
 }
 
 /// A short name for this process: the random end of its chain's.
-fn prefix(chain: &str) -> String {
+pub(crate) fn prefix(chain: &str) -> String {
     chain.rsplit('-').next().unwrap_or(chain).to_owned()
 }
 

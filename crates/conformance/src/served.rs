@@ -8,8 +8,8 @@ use portcullis_gate::{Clock, Gate, GateParts, Keeper, Ledger, LedgerDown};
 use portcullis_policy::{Modes, Rule, Rules};
 use portcullis_proto::{Event, Failure, Principal, Reason, ScopeSet};
 use portcullis_server::{
-    Allowed, AuditAsk, AuditLine, AuditSource, Doorman, FollowAudit, Guests, Identity, Listening,
-    McpHttp, Observer, Providers, Seen, Server, ServerParts, Via, listen,
+    Allowed, AuditAsk, AuditLine, AuditSieve, AuditSource, Doorman, FollowAudit, Guests, Identity,
+    Listening, McpHttp, Observer, Providers, Seen, Server, ServerParts, Via, listen,
 };
 use portcullis_store::Store;
 
@@ -35,6 +35,7 @@ pub(crate) async fn serve(listener: TcpListener) -> std::io::Result<()> {
         observer: Arc::new(Nothing),
         mcp: McpHttp::serving(move || fixture.clone(), Arc::clone(&gate), SESSIONS),
         oauth: None,
+        telemetry: None,
         gate,
         audit: Arc::new(Nothing),
         url: format!("http://{address}"),
@@ -84,6 +85,10 @@ impl Observer for Nothing {
 impl AuditSource for Nothing {
     fn query(&self, _ask: &AuditAsk) -> Result<Vec<AuditLine>, Failure> {
         Ok(Vec::new())
+    }
+
+    fn sieve(&self, _ask: &AuditAsk) -> Result<AuditSieve, Failure> {
+        Ok(Box::new(|_| true))
     }
 
     fn follow(&self) -> Result<Box<dyn FollowAudit>, Failure> {

@@ -24,6 +24,8 @@ impl Gate {
             at: self.clock.now_ms(),
             request_id: request,
             route: RECOVERY,
+            called: None,
+            trace: None,
             subject,
             facts,
             alleged: None,

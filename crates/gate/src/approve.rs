@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use portcullis_policy::Rule;
-use portcullis_proto::{Digest, QuestionId};
+use portcullis_proto::{Digest, Failure, QuestionId};
 
 use crate::question::{Answer, Question, Surface};
 
@@ -50,6 +50,18 @@ pub struct Answered {
     pub digest: Digest,
     /// What was said.
     pub answer: Answer,
+}
+
+/// Where an answer that came with the call is marked as used.
+///
+/// Taken when the deed it answers is about to be allowed, not when it arrives: a
+/// call that fails before, on a bad argument, leaves its answer for the next.
+pub trait Claim: Send + Sync {
+    /// Takes the answer to `question`, unless somebody has.
+    fn take<'a>(
+        &'a self,
+        question: &'a QuestionId,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 }
 
 /// Keeps rules that outlive the session.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule, triggers};
 use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason};
 
-use crate::approve::Reply;
+use crate::approve::{Answered, Reply};
 use crate::attempt::Attempt;
+use crate::caller::Brought;
 use crate::enter::changed;
 use crate::gate::clip;
-use crate::question::{Answer, Decision, Question, digest};
+use crate::question::{Answer, Decision, Question, digest, lasting_rules};
 
 impl Attempt {
     /// Puts the question and returns the digest that was said yes to.
@@ -23,15 +24,20 @@ impl Attempt {
     ) -> Result<Digest, Failure> {
         self.book.source = asking.source.clone();
         let pinned = digest(&self.caller.subject, facts);
-        if let Some(brought) = self.caller.take_answer() {
+        if let Some(Brought {
+            answered: brought,
+            claim,
+        }) = self.caller.take_answer()
+        {
             self.book.question = Some(brought.question.clone());
             if brought.digest != pinned {
                 return Err(changed());
             }
-            // It was answered on its own surface, whoever carries it here.
-            let offered = self.offered(facts, &asking, brought.answer.surface.may_say_always());
+            if let Some(claim) = claim {
+                claim.take(&brought.question).await?;
+            }
             return self
-                .settle(facts, &asking, &brought.question, &offered, brought.answer)
+                .settle_brought(facts, &asking, brought)
                 .map(|()| pinned);
         }
         let Some(approver) = self.caller.approver.clone() else {
@@ -114,13 +120,23 @@ impl Attempt {
             Decision::AllowSession => {
                 let session = self.caller.session.as_ref().ok_or(Reason::ApprovalDenied)?;
                 let principal = &self.caller.subject.principal;
-                rules(Effect::Allow, facts, asking, question)
+                lasting_rules(Effect::Allow, facts, asking.class.is_some(), question)
                     .try_for_each(|rule| self.gate.sessions.remember(session, principal, &rule))
                     .map_err(|bad| Failure::from(Reason::Bug).detail(bad))
             }
-            Decision::AlwaysAllow => self.keep(rules(Effect::Allow, facts, asking, question)),
+            Decision::AlwaysAllow => self.keep(lasting_rules(
+                Effect::Allow,
+                facts,
+                asking.class.is_some(),
+                question,
+            )),
             Decision::AlwaysDeny => {
-                self.keep(rules(Effect::Deny, facts, asking, question))?;
+                self.keep(lasting_rules(
+                    Effect::Deny,
+                    facts,
+                    asking.class.is_some(),
+                    question,
+                ))?;
                 refused("The person asked said no, and that it stays so.")
             }
         }
@@ -154,8 +170,33 @@ impl Attempt {
             source: self.book.source.clone(),
             remembered: Remembered::Never,
         };
-        let offered = self.offered(facts, &asking, no.answer.surface.may_say_always());
-        self.settle(facts, &asking, &no.question, &offered, no.answer)
+        self.settle_brought(facts, &asking, no)
+    }
+
+    /// Settles on an answer that came with the call. It was answered on its own
+    /// surface, whoever carries it here; and what it says for good was kept when
+    /// it was said, so that carrying it again brings back no rule that somebody
+    /// has taken back since.
+    fn settle_brought(
+        &mut self,
+        facts: &Facts,
+        asking: &Asking,
+        brought: Answered,
+    ) -> Result<(), Failure> {
+        let Answered {
+            question,
+            mut answer,
+            ..
+        } = brought;
+        if answer.surface.may_say_always() {
+            answer.decision = match answer.decision {
+                Decision::AlwaysAllow => Decision::AllowOnce,
+                Decision::AlwaysDeny => Decision::DenyOnce,
+                once @ (Decision::AllowOnce | Decision::AllowSession | Decision::DenyOnce) => once,
+            };
+        }
+        let offered = self.offered(facts, asking, answer.surface.may_say_always());
+        self.settle(facts, asking, &question, &offered, answer)
     }
 
     /// The refusal where nobody can be asked: it names the rule that would allow it.
@@ -163,22 +204,6 @@ impl Attempt {
         self.book.source = asking.source.clone();
         unavailable(facts, asking)
     }
-}
-
-fn rules(
-    effect: Effect,
-    facts: &Facts,
-    asking: &Asking,
-    question: &QuestionId,
-) -> impl Iterator<Item = Rule> {
-    facts.resources.iter().map(move |resource| Rule {
-        effect,
-        group: facts.group(),
-        root: Some(resource.root.clone()),
-        pattern: PatternSet::exact(&resource.path),
-        covers_protected: asking.class.is_some(),
-        source: format!("answer:{question}").into(),
-    })
 }
 
 pub(crate) fn unavailable(facts: &Facts, asking: &Asking) -> Failure {

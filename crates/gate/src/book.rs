@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_policy::Source;
 use portcullis_proto::{
-    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Staged, Subject,
+    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Staged,
+    Subject, Trace,
 };
 
 use crate::caller::{Caller, Warrant};
@@ -13,11 +14,14 @@ use crate::deed::Settled;
 use crate::gate::Gate;
 use crate::hook::HookCall;
 use crate::ledger::LedgerDown;
+use crate::recent::RecentChange;
 
 pub(crate) struct Book {
     gate: Arc<Gate>,
     pub(crate) request: RequestId,
     route: &'static str,
+    called: Option<Arc<str>>,
+    trace: Option<Trace>,
     subject: Subject,
     pub(crate) facts: Arc<Facts>,
     pub(crate) alleged: Option<Box<str>>,
@@ -40,6 +44,8 @@ impl Book {
         Self {
             request: gate.next_request(),
             route: caller.route,
+            called: caller.called.clone(),
+            trace: caller.trace,
             subject: caller.subject.clone(),
             facts: Arc::new(facts),
             alleged: None,
@@ -84,6 +90,13 @@ impl Book {
             Settled::default(),
             None,
         )
+    }
+
+    /// Keeps it among the changes whoever watches may ask about.
+    pub(crate) fn remember(&self) -> Arc<RecentChange> {
+        let principal = self.subject.principal.clone();
+        let (request, facts) = (self.request.clone(), Arc::clone(&self.facts));
+        self.gate.recent.begin(request, principal, facts)
     }
 
     /// The line between making something and putting it in place.
@@ -159,6 +172,8 @@ impl Book {
             at: gate.clock.now_ms(),
             request_id: &self.request,
             route: self.route,
+            called: self.called.as_deref(),
+            trace: self.trace,
             subject: &self.subject,
             facts: &self.facts,
             alleged: self.alleged.as_deref(),

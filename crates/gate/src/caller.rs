@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_proto::{Digest, RequestId, SessionId, Subject};
+use portcullis_proto::{Digest, RequestId, SessionId, Subject, Trace};
 
-use crate::approve::{Answered, Approver};
+use crate::approve::{Answered, Approver, Claim};
 
 /// Set when the caller no longer wants the answer.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +29,40 @@ impl CancelFlag {
     }
 }
 
+/// How far a long deed is. Each who tells fills in what it knows: of every
+/// number, the largest told so far holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headway {
+    /// Entries come across.
+    pub entries: u64,
+    /// Files of them that were searched.
+    pub searched: u64,
+    /// Matches found in those, more perhaps than will be returned.
+    pub matches: u64,
+}
+
+impl Headway {
+    /// So many entries were come across.
+    pub fn entries(entries: u64) -> Self {
+        Self {
+            entries,
+            ..Self::default()
+        }
+    }
+
+    /// What both know.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            entries: self.entries.max(other.entries),
+            searched: self.searched.max(other.searched),
+            matches: self.matches.max(other.matches),
+        }
+    }
+}
+
 /// Told how far a long deed is; called from whatever thread does it.
-pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
+pub type Progress = Arc<dyn Fn(Headway) + Send + Sync>;
 
 /// On what an attempt was settled, for the reply: the same words as its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +98,18 @@ pub struct Caller {
     pub progress: Option<Progress>,
     /// Whether it has only what it was granted, and nothing for being here.
     pub by_grant_alone: bool,
+    /// What the client called its request, for the audit.
+    pub(crate) called: Option<Arc<str>>,
+    pub(crate) trace: Option<Trace>,
     pub(crate) trail: Option<Arc<Mutex<Option<Warrant>>>>,
-    answered: Arc<Mutex<Option<Answered>>>,
+    brought: Arc<Mutex<Option<Brought>>>,
+}
+
+/// An answer that came with the call.
+pub(crate) struct Brought {
+    pub(crate) answered: Answered,
+    /// Where it is still to be taken; nowhere for one that was taken before.
+    pub(crate) claim: Option<Arc<dyn Claim>>,
 }
 
 impl Caller {
@@ -82,8 +124,10 @@ impl Caller {
             cancel: CancelFlag::new(),
             progress: None,
             by_grant_alone: false,
+            called: None,
+            trace: None,
             trail: None,
-            answered: Arc::default(),
+            brought: Arc::default(),
         }
     }
 
@@ -106,6 +150,21 @@ impl Caller {
     #[must_use]
     pub fn by_grant_alone(mut self) -> Self {
         self.by_grant_alone = true;
+        self
+    }
+
+    /// Under the name its client gave the request; the surface has seen to it
+    /// that it is short and plain.
+    #[must_use]
+    pub fn called(mut self, name: Arc<str>) -> Self {
+        self.called = Some(name);
+        self
+    }
+
+    /// As part of a request that is traced.
+    #[must_use]
+    pub fn traced(mut self, trace: Trace) -> Self {
+        self.trace = Some(trace);
         self
     }
 
@@ -136,11 +195,22 @@ impl Caller {
         self
     }
 
-    /// Bringing the answer to a question asked earlier. It counts once.
+    /// Bringing the answer to a question asked earlier, which was taken for this
+    /// call. It counts once.
     #[must_use]
     pub fn bringing(self, answered: Answered) -> Self {
+        self.with_brought(answered, None)
+    }
+
+    /// Bringing an answer nobody has taken yet: it is taken where it counts.
+    #[must_use]
+    pub fn bringing_untaken(self, answered: Answered, claim: Arc<dyn Claim>) -> Self {
+        self.with_brought(answered, Some(claim))
+    }
+
+    fn with_brought(self, answered: Answered, claim: Option<Arc<dyn Claim>>) -> Self {
         Self {
-            answered: Arc::new(Mutex::new(Some(answered))),
+            brought: Arc::new(Mutex::new(Some(Brought { answered, claim }))),
             ..self
         }
     }
@@ -159,19 +229,24 @@ impl Caller {
     }
 
     /// Takes the answer it brought: it counts once.
-    pub(crate) fn take_answer(&self) -> Option<Answered> {
+    pub(crate) fn take_answer(&self) -> Option<Brought> {
         self.brought().take()
     }
 
     /// Takes the answer it brought, if that is a no to one of `pinned`.
     pub(crate) fn take_no(&self, pinned: impl FnOnce() -> [Digest; 2]) -> Option<Answered> {
-        self.brought().take_if(|brought| {
-            !brought.answer.decision.allows() && pinned().contains(&brought.digest)
-        })
+        let is_no = |brought: &mut Brought| {
+            let answered = &brought.answered;
+            !answered.answer.decision.allows() && pinned().contains(&answered.digest)
+        };
+        // One that was not taken stays where it is: a no, each time it is brought.
+        self.brought()
+            .take_if(is_no)
+            .map(|brought| brought.answered)
     }
 
-    fn brought(&self) -> MutexGuard<'_, Option<Answered>> {
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn brought(&self) -> MutexGuard<'_, Option<Brought>> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use portcullis_policy::{BadPattern, Effect, Explanation, Rule, Rules, Standing, View, explain};
+use portcullis_policy::{
+    BadPattern, Effect, Explanation, Rule, Rules, Source, Standing, View, explain,
+};
 use portcullis_proto::{
-    Access, Facts, Failure, Principal, Reason, RelPath, RequestId, Resource, SessionId, Verb,
+    Access, Facts, Failure, Outcome, Principal, Reason, RelPath, RequestId, Resource, SessionId,
+    Verb,
 };
 
 use crate::approve::Keeper;
@@ -14,9 +17,12 @@ use crate::attempt::Attempt;
 use crate::book::Book;
 use crate::caller::Caller;
 use crate::clock::Clock;
+use crate::deed::Settled;
 use crate::grant::{GrantBook, Granted};
 use crate::hook::Hook;
 use crate::ledger::Ledger;
+use crate::permit::unrecorded;
+use crate::recent::{Recent, RecentChange};
 use crate::root::RootEntry;
 use crate::session::Sessions;
 
@@ -52,6 +58,7 @@ pub struct Gate {
     pub(crate) keeper: Arc<dyn Keeper>,
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     pub(crate) sessions: Sessions,
+    pub(crate) recent: Recent,
     rules: ArcSwap<Rules>,
     grants: GrantBook,
     /// What every request id of this process begins with.
@@ -86,6 +93,7 @@ impl Gate {
             keeper: parts.keeper,
             hooks: parts.hooks,
             sessions: Sessions::new(),
+            recent: Recent::default(),
             rules: ArcSwap::from_pointee(parts.rules),
             grants,
             prefix: format!("r_{}_", parts.prefix),
@@ -100,6 +108,11 @@ impl Gate {
     /// The grants in force.
     pub fn grants(&self) -> &GrantBook {
         &self.grants
+    }
+
+    /// The changes `principal` makes now or made a moment ago, the newest first.
+    pub fn recent_changes_of(&self, principal: &Principal) -> Vec<Arc<RecentChange>> {
+        self.recent.of(principal, self.clock.monotonic_us())
     }
 
     /// The clock it judges by.
@@ -240,6 +253,27 @@ impl Gate {
         alleged: &str,
         why: Failure,
     ) -> Failure {
+        self.book_of(caller, verb, alleged).refuse(why)
+    }
+
+    /// Records what somebody did who was nobody before: a sign-in. A line that
+    /// cannot be written seals the gate, like any other.
+    pub fn note(self: &Arc<Self>, caller: &Caller, what: &str) -> Result<(), Failure> {
+        let mut book = self.book_of(caller, Verb::Administer, what);
+        book.source = Source::Builtin("desk");
+        book.close(Outcome::Success, None, Settled::default())
+            .map_err(|down| {
+                Failure::new(
+                    Reason::AuditUnavailable,
+                    "It was done, but the audit could not be written: nothing more is let through.",
+                )
+                .hint("Run `portcullis doctor`; it says what the audit lacks.")
+                .detail(down)
+            })
+    }
+
+    /// The book of what has no root and no path.
+    fn book_of(self: &Arc<Self>, caller: &Caller, verb: Verb, alleged: &str) -> Book {
         let nothing = Facts {
             verb,
             resources: Vec::new(),
@@ -249,7 +283,34 @@ impl Gate {
         };
         let mut book = Book::open(self, caller, nothing);
         book.alleged = Some(clip(alleged));
-        book.refuse(why)
+        book
+    }
+
+    /// Does what is asked of Portcullis itself and touches no root, such as
+    /// approving an extension, with a line before and after; `what` names it.
+    /// Where the line cannot be written, nothing is done.
+    pub fn administer<T>(
+        self: &Arc<Self>,
+        caller: &Caller,
+        what: &str,
+        act: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut book = self.book_of(caller, Verb::Administer, what);
+        book.source = Source::Builtin("desk");
+        if let Err(failure) = self.check_open() {
+            return Err(book.refuse(failure));
+        }
+        if let Err(down) = book.begin() {
+            return Err(book.refuse(unrecorded(&down)));
+        }
+        match act() {
+            Ok(value) => {
+                // Closing seals the gate where it fails; what is done stays done.
+                drop(book.close(Outcome::Success, None, Settled::default()));
+                Ok(value)
+            }
+            Err(failure) => Err(book.refuse(failure)),
+        }
     }
 
     /// Judges without doing anything, and tells how: `policy explain`.
@@ -311,6 +372,12 @@ impl Gate {
         }
         self.grants
             .find_now(&caller.subject.principal, root.id(), access)
+    }
+
+    /// What tells this process's attempts from another's.
+    pub fn tag(&self) -> &str {
+        let tag = self.prefix.strip_prefix("r_").unwrap_or(&self.prefix);
+        tag.strip_suffix('_').unwrap_or(tag)
     }
 
     pub(crate) fn next_request(&self) -> RequestId {

@@ -1,9 +1,12 @@
-//! Permission strings of an extension's manifest: `filesystem:workspace:read`.
+//! Permission strings of an extension's manifest, `filesystem:workspace:read`,
+//! and what an approved one comes to.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use portcullis_policy::RootPolicy;
-use portcullis_proto::{Access, AccessSet, RootKind};
+use portcullis_proto::{Access, AccessSet, Principal, RootId, RootKind, Subject};
 
 /// What a manifest string asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +25,9 @@ impl fmt::Display for BadManifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a permission: write `filesystem:<root kind>:<access>`, with access read, write, readwrite or one of list, metadata, watch, delete, move, archive",
-            self.0
+            "{:?} is not a permission: write `filesystem:<root kind>:<access>`, with a root kind of {}, and an access of read, write, readwrite, list, metadata, watch, delete, move, archive",
+            self.0,
+            RootKind::ALL.map(RootKind::as_str).join(", "),
         )
     }
 }
@@ -59,6 +63,59 @@ impl ManifestPermission {
     }
 }
 
+/// An extension as its owner approved it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovedExtension {
+    /// Which.
+    pub id: Arc<str>,
+    /// Who approved it, and whom it acts for.
+    pub user: Arc<str>,
+    /// The root of its own files. It is of this registration alone: whoever
+    /// registers the same id later has another.
+    pub storage: RootId,
+    /// What was approved.
+    pub permissions: Box<[ManifestPermission]>,
+    /// What it has at most: no more than its owner, or than it asked for anywhere.
+    pub most: AccessSet,
+}
+
+/// Every approved extension, by id, as it was at one moment.
+pub type ApprovedBook = HashMap<Arc<str>, Arc<ApprovedExtension>>;
+
+impl ApprovedExtension {
+    /// Who acts.
+    pub fn principal(&self) -> Principal {
+        Principal::Extension {
+            id: Arc::clone(&self.id),
+        }
+    }
+
+    /// Who acts, and for whom.
+    pub fn subject(&self) -> Subject {
+        Subject::of(self.principal()).on_behalf_of(Arc::clone(&self.user))
+    }
+
+    /// What it is granted on roots of `kind`: what its permissions say of it.
+    /// Of its own storage and scratch it has all, where they say nothing.
+    pub fn access(&self, kind: RootKind) -> AccessSet {
+        let said = self
+            .permissions
+            .iter()
+            .filter(|one| one.kind == kind)
+            .map(|one| one.access)
+            .reduce(AccessSet::union);
+        let access = said.unwrap_or(match kind {
+            RootKind::ExtensionStorage | RootKind::Temp => RootPolicy::grantable(kind),
+            RootKind::Workspace
+            | RootKind::Artifact
+            | RootKind::Knowledge
+            | RootKind::Downloads
+            | RootKind::Secret => AccessSet::NONE,
+        });
+        access.and(self.most)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +128,44 @@ mod tests {
             access: AccessSet::of(access),
         });
         assert_eq!(got, want, "{text}");
+    }
+
+    #[test]
+    fn an_extension_has_what_its_permissions_say_and_its_own_files() {
+        let of = |strings: &[&str], most| ApprovedExtension {
+            id: "notes".into(),
+            user: "ada".into(),
+            storage: RootId::parse("storage-1").unwrap(),
+            permissions: strings
+                .iter()
+                .map(|text| ManifestPermission::parse(text).unwrap())
+                .collect(),
+            most,
+        };
+        let reads = AccessSet::of(&[Access::Read, Access::List, Access::Metadata, Access::Watch]);
+        let notes = of(&["filesystem:workspace:read"], AccessSet::ALL);
+        for (kind, want) in [
+            (RootKind::Workspace, reads),
+            (RootKind::ExtensionStorage, AccessSet::ALL),
+            (RootKind::Temp, AccessSet::ALL),
+            (RootKind::Artifact, AccessSet::NONE),
+            (RootKind::Knowledge, AccessSet::NONE),
+            (RootKind::Downloads, AccessSet::NONE),
+            (RootKind::Secret, AccessSet::NONE),
+        ] {
+            assert_eq!(notes.access(kind), want, "{kind}");
+        }
+        let both = of(
+            &["filesystem:workspace:read", "filesystem:workspace:write"],
+            AccessSet::ALL,
+        );
+        assert_eq!(both.access(RootKind::Workspace), AccessSet::ALL);
+        // What it says of its own files is what it has, and never more than may be.
+        let less = of(&["filesystem:extension-storage:read"], AccessSet::ALL);
+        assert_eq!(less.access(RootKind::ExtensionStorage), reads);
+        let bound = of(&["filesystem:workspace:readwrite"], reads);
+        assert_eq!(bound.access(RootKind::Workspace), reads);
+        assert_eq!(bound.access(RootKind::Temp), reads);
     }
 
     #[test]

@@ -7,12 +7,13 @@ use portcullis_proto::{Failure, Outcome, Reason, RequestId, SessionId, Staged, S
 
 use crate::ask::unavailable;
 use crate::book::Book;
-use crate::caller::{CancelFlag, Progress};
+use crate::caller::{CancelFlag, Headway, Progress};
 use crate::clock::Clock;
 use crate::deed::{Deed, Settled};
 use crate::enter::refusal;
 use crate::gate::Gate;
 use crate::grant::Grant;
+use crate::recent::Recent;
 use crate::root::RootEntry;
 
 /// Proof that this very deed was judged and may be done once. Only
@@ -73,9 +74,9 @@ impl Live<'_> {
     }
 
     /// Tells whoever asked how far it is.
-    pub fn progress(&self, done: u64) {
+    pub fn progress(&self, headway: Headway) {
         if let Some(progress) = self.progress {
-            progress(done);
+            progress(headway);
         }
     }
 
@@ -152,7 +153,14 @@ impl<D: Deed> Permit<D> {
         {
             return Err(self.book.refuse(unrecorded(&down)));
         }
+        let change = verb.mutates().then(|| self.book.remember());
         let done = act(self.deed, &self.terms, &live);
+        if let Some(change) = change {
+            match done {
+                Ok(_) => Recent::end(&change, self.gate.clock.monotonic_us()),
+                Err(_) => self.gate.recent.forget(&change),
+            }
+        }
         match done {
             Ok((value, settled)) => match self.book.close(Outcome::Success, None, settled) {
                 Ok(()) => Ok(value),
@@ -168,7 +176,7 @@ impl<D: Deed> Permit<D> {
     }
 }
 
-fn unrecorded(down: &crate::LedgerDown) -> Failure {
+pub(crate) fn unrecorded(down: &crate::LedgerDown) -> Failure {
     Failure::new(
         Reason::AuditUnavailable,
         "The audit could not be written, so nothing was done.",

@@ -1,6 +1,6 @@
 //! A question to a person, pinned to the digest of what it is about.
 
-use portcullis_policy::{Asking, Class, Remembered, triggers};
+use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule, triggers};
 use portcullis_proto::{
     ConversationId, Digest, Facts, Principal, QuestionId, RelPath, RunId, Subject,
 };
@@ -149,6 +149,20 @@ impl Question {
         }
     }
 
+    /// The rules an answer leaves behind: none, unless it is a lasting one that
+    /// was given where the person holds the keyboard.
+    pub fn rules_of(&self, answer: &Answer) -> Vec<Rule> {
+        let effect = match answer.decision {
+            Decision::AlwaysAllow => Effect::Allow,
+            Decision::AlwaysDeny => Effect::Deny,
+            Decision::AllowOnce | Decision::AllowSession | Decision::DenyOnce => return Vec::new(),
+        };
+        if !answer.surface.may_say_always() {
+            return Vec::new();
+        }
+        lasting_rules(effect, &self.facts, self.class.is_some(), &self.id).collect()
+    }
+
     /// What would run what is changed, each path with its words. Not kept with
     /// the question: the paths are, and the table of the policy says it again.
     pub fn runs(&self) -> Vec<(&RelPath, &'static str)> {
@@ -183,6 +197,23 @@ impl Question {
     }
 }
 
+/// What a lasting answer to a question about `facts` says from then on.
+pub(crate) fn lasting_rules(
+    effect: Effect,
+    facts: &Facts,
+    covers_protected: bool,
+    question: &QuestionId,
+) -> impl Iterator<Item = Rule> {
+    facts.resources.iter().map(move |resource| Rule {
+        effect,
+        group: facts.group(),
+        root: Some(resource.root.clone()),
+        pattern: PatternSet::exact(&resource.path),
+        covers_protected,
+        source: format!("answer:{question}").into(),
+    })
+}
+
 /// The digest a question is pinned to. Every field that a person's yes rests
 /// on goes in, length-prefixed, so that no two deeds share one.
 pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
@@ -197,7 +228,10 @@ pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
         Principal::Core { id } => ("core", "", id),
         Principal::User { id } => ("user", "", id),
         Principal::Token { user, id } => ("token", &**user, id),
-        Principal::Extension { id } => ("extension", "", id),
+        Principal::Extension { id } => {
+            let user = subject.on_behalf_of.as_deref();
+            ("extension", user.unwrap_or_default(), id)
+        }
         Principal::Automation { id } => ("automation", "", id),
     };
     for part in [kind, user, id] {

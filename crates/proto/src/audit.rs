@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ErrorKind, Facts, QuestionId, Reason, RequestId, Subject};
+use crate::{Digest, ErrorKind, Facts, QuestionId, Reason, RequestId, Subject, Trace};
 
 /// Which line of a deed it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,20 @@ pub enum Outcome {
     /// Dropped unsettled: cancelled, or a panic. On a mutation that had begun,
     /// what came of it is unknown.
     Abandoned,
+}
+
+impl Outcome {
+    /// The outcome as the audit spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Success => "success",
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::Parked => "parked",
+            Self::Abandoned => "abandoned",
+        }
+    }
 }
 
 /// What a deed came to, in numbers. All zero where they do not apply.
@@ -116,6 +130,13 @@ pub struct Event<'a> {
     pub request_id: &'a RequestId,
     /// Through which surface.
     pub route: &'a str,
+    /// What the client called its request; two may have the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called: Option<&'a str>,
+    /// The request it was part of, where that is traced. For who watches lines
+    /// being written: no line holds it.
+    #[serde(skip)]
+    pub trace: Option<Trace>,
     /// Who.
     pub subject: &'a Subject,
     /// What, and to what. Taken once: what was judged is what is recorded.

@@ -51,11 +51,14 @@ pub enum Verb {
     Archive,
     /// Put back what an earlier deed changed.
     Undo,
+    /// Change or ask for something of Portcullis itself: a sign-in, an answer, an
+    /// extension.
+    Administer,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Read,
         Self::ReadRedacted,
         Self::Stat,
@@ -76,6 +79,7 @@ impl Verb {
         Self::Extract,
         Self::Archive,
         Self::Undo,
+        Self::Administer,
     ];
 
     /// The verb as the audit spells it.
@@ -101,6 +105,7 @@ impl Verb {
             Self::Extract => "extract",
             Self::Archive => "archive",
             Self::Undo => "undo",
+            Self::Administer => "administer",
         }
     }
 
@@ -115,7 +120,8 @@ impl Verb {
             | Self::Glob
             | Self::Search
             | Self::Inspect
-            | Self::Watch => Group::FilesystemRead,
+            | Self::Watch
+            | Self::Administer => Group::FilesystemRead,
             Self::Write
             | Self::Edit
             | Self::Append
@@ -136,7 +142,7 @@ impl Verb {
             Self::Read | Self::ReadRedacted | Self::Search | Self::Inspect | Self::Copy => {
                 Access::Read
             }
-            Self::Stat => Access::Metadata,
+            Self::Stat | Self::Administer => Access::Metadata,
             Self::List | Self::Tree | Self::Glob => Access::List,
             Self::Write
             | Self::Edit

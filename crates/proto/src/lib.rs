@@ -23,6 +23,7 @@ mod root;
 mod scope;
 mod secret;
 mod subject;
+mod trace;
 
 pub use access::{Access, AccessSet};
 pub use audit::{Counts, Event, Outcome, Phase, Staged};
@@ -37,3 +38,4 @@ pub use root::{RootId, RootKind};
 pub use scope::{BadScope, Scope, ScopeSet};
 pub use secret::Secret;
 pub use subject::{ConversationId, Principal, QuestionId, RequestId, RunId, SessionId, Subject};
+pub use trace::Trace;

@@ -62,6 +62,7 @@ reasons! {
     DeniedByHook = "denied_by_hook", PermissionDenied, Policy, "A hook denied it.";
     HookFailed = "hook_failed", PermissionDenied, Policy, "A hook did not answer as it should, which counts as a no.";
     NoGrant = "no_grant", PermissionDenied, Policy, "No grant covers it.";
+    SwitchedOff = "switched_off", PermissionDenied, Policy, "Files are switched off for a while.";
     Revoked = "revoked", PermissionDenied, Policy, "The grant was revoked before the act.";
     Expired = "expired", PermissionDenied, Policy, "The grant expired before the act.";
     ApprovalDenied = "approval_denied", PermissionDenied, Policy, "The person asked said no.";

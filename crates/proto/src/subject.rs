@@ -78,6 +78,17 @@ pub enum Principal {
 }
 
 impl Principal {
+    /// What it is, without saying which.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Core { .. } => "core",
+            Self::User { .. } => "user",
+            Self::Token { .. } => "token",
+            Self::Extension { .. } => "extension",
+            Self::Automation { .. } => "automation",
+        }
+    }
+
     /// A short label for people: `user:ada`, `extension:notes`.
     pub fn label(&self) -> String {
         match self {
@@ -97,6 +108,10 @@ impl Principal {
 pub struct Subject {
     /// Whose credential it is.
     pub principal: Principal,
+    /// The person an extension acts for, where the surface knows: its name does
+    /// not say so, and can be another person's later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<Arc<str>>,
     /// In which conversation, if the surface knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
@@ -110,8 +125,42 @@ impl Subject {
     pub fn of(principal: Principal) -> Self {
         Self {
             principal,
+            on_behalf_of: None,
             conversation_id: None,
             run_id: None,
+        }
+    }
+
+    /// Acting for `user`, who approved it.
+    #[must_use]
+    pub fn on_behalf_of(mut self, user: Arc<str>) -> Self {
+        self.on_behalf_of = Some(user);
+        self
+    }
+
+    /// The person it is, or acts for: whose its questions and its lines are.
+    pub fn owner(&self) -> Option<&str> {
+        match &self.principal {
+            Principal::User { id } => Some(id),
+            Principal::Token { user, .. } => Some(user),
+            Principal::Extension { .. } => self.on_behalf_of.as_deref(),
+            Principal::Core { .. } | Principal::Automation { .. } => None,
+        }
+    }
+
+    /// A short label for people, and for what is kept of it: the principal's,
+    /// with the person an extension acts for (`extension:ada/notes`).
+    pub fn label(&self) -> String {
+        match (&self.principal, &self.on_behalf_of) {
+            (Principal::Extension { id }, Some(user)) => format!("extension:{user}/{id}"),
+            (
+                Principal::Core { .. }
+                | Principal::User { .. }
+                | Principal::Token { .. }
+                | Principal::Extension { .. }
+                | Principal::Automation { .. },
+                _,
+            ) => self.principal.label(),
         }
     }
 
@@ -119,6 +168,7 @@ impl Subject {
     pub fn agent_run(principal: Principal, conversation: ConversationId, run: RunId) -> Self {
         Self {
             principal,
+            on_behalf_of: None,
             conversation_id: Some(conversation),
             run_id: Some(run),
         }

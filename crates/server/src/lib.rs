@@ -8,12 +8,22 @@
     forbid(clippy::disallowed_methods, clippy::disallowed_types)
 )]
 
+mod answers;
 mod http;
+mod issuer;
 mod mcp;
+mod telemetry;
 
 pub use http::{
-    Allowed, AuditAsk, AuditLine, AuditSource, BadOrigin, Body, Credentials, Doorman, FollowAudit,
-    Guests, Identity, Listening, Machines, Observer, Providers, Reply, RouteRow, Seen, Server,
-    ServerParts, Tls, TlsProblem, Via, listen, routes,
+    Allowed, AuditAsk, AuditLine, AuditSieve, AuditSource, BadOrigin, Body, Credentials, Doorman,
+    FollowAudit, Guests, Identity, Listening, Machines, Observer, Providers, REQUESTS_PER_SECOND,
+    Rate, Reply, RouteRow, Seen, Server, ServerParts, Tls, TlsProblem, Via, listen, openapi,
+    routes,
+};
+pub use issuer::{
+    Alleged, BadKeys, Issuer, IssuerKeys, IssuerTerms, Refused, TellRefused, Telling,
 };
 pub use mcp::{HttpMcpParts, McpHttp, McpParts, OAuthResource, StateKey, serve_pipe, serve_stdio};
+pub use telemetry::{
+    BadEndpoint, Dialling, Endpoint, Exporting, Headers, Outside, Reporting, Telemetry, Trusted,
+};

@@ -26,8 +26,8 @@ mod waiting;
 mod watchers;
 
 pub use accounts::{
-    Credential, CredentialBook, Extension, ExtensionState, NewToken, Revealed, SignedIn, Token,
-    User, is_user_name, sign_in_url,
+    Credential, CredentialBook, Extension, ExtensionState, NewToken, Revealed, SignedIn, Switch,
+    Token, User, is_user_name, sign_in_url,
 };
 pub use approver::DurableApprover;
 pub use error::{StoreError, Trouble};

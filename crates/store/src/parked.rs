@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use portcullis_gate::{Approver, Question, Reply, Surface};
-use portcullis_proto::QuestionId;
+use portcullis_gate::{Approver, Claim, Question, Reply, Surface};
+use portcullis_proto::{Failure, QuestionId, Reason};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
@@ -97,6 +97,25 @@ impl ParkedApprover {
             }
             Err(_) => Ok(Reply::Unavailable),
         }
+    }
+}
+
+/// An answer a call brought is taken from where the question stands.
+impl Claim for Store {
+    fn take<'a>(
+        &'a self,
+        question: &'a QuestionId,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>> {
+        let id = question.clone();
+        Box::pin(async move {
+            let taken = self
+                .write_later(move |store| Self::take(store, &id))
+                .await?;
+            taken.map(drop).ok_or_else(|| {
+                Failure::from(Reason::AnswerUsed)
+                    .hint("Call it again without the answer to be asked anew.")
+            })
+        })
     }
 }
 

@@ -5,15 +5,19 @@
 //! update under the write lock, so of two processes one takes it.
 
 use portcullis_gate::{Answer, Decision, Question, Surface};
-use portcullis_proto::{Digest, QuestionId};
+use portcullis_proto::{Digest, QuestionId, Subject};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use crate::db::Lasting;
 use crate::error::{StoreError, Trouble};
+use crate::rules::keep_in;
 use crate::store::{Store, ms};
 
 /// How many questions are kept, settled ones included.
 const MAX_QUESTIONS: i64 = 100_000;
+/// How many of one person wait at once. No more than are shown at once, so that
+/// none is hidden behind others.
+const MAX_OF_ONE: i64 = 1_000;
 /// How long a question is kept after its deadline.
 const KEEP_MS: u64 = 24 * 60 * 60 * 1000;
 /// How many of the oldest make room at once when there are too many.
@@ -63,6 +67,7 @@ impl Store {
         let body = serde_json::to_string(question).map_err(|error| {
             StoreError::invalid("The question cannot be stored.").because(error)
         })?;
+        let owner = owner_of(&question.subject);
         if body.len() > MAX_BODY {
             return Err(StoreError::invalid(
                 "The question is too large to be stored.",
@@ -72,6 +77,7 @@ impl Store {
         // It need not outlast a power cut: neither does whoever asks.
         self.write(Lasting::System, |tx| {
             make_room(tx, question.asked_at)?;
+            leave_room(tx, &owner, question.asked_at)?;
             tx.prepare_cached(
                 "DELETE FROM questions WHERE id = ?1
                  AND (state IN ('used', 'withdrawn') OR (state = 'pending' AND deadline <= ?2))",
@@ -79,15 +85,16 @@ impl Store {
             .execute(params![question.id.as_str(), ms(question.asked_at)])?;
             let new = tx
                 .prepare_cached(
-                    "INSERT OR IGNORE INTO questions (id, state, digest, body, offered, deadline)
-                     VALUES (?1, 'pending', ?2, ?3, ?4, ?5)",
+                    "INSERT OR IGNORE INTO questions (id, state, digest, body, offered, deadline, owner)
+                     VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
                 )?
                 .execute(params![
                     question.id.as_str(),
                     question.digest.hex(),
                     body,
                     offered.join(" "),
-                    ms(question.deadline)
+                    ms(question.deadline),
+                    owner
                 ])?;
             if new == 0 {
                 return Err(StoreError::invalid("The question is being asked already."));
@@ -98,34 +105,53 @@ impl Store {
 
     /// Questions that wait for an answer, oldest first.
     pub fn pending(&self, limit: usize, now_ms: u64) -> Result<Vec<Question>, StoreError> {
-        self.pending_of(limit, now_ms, |_| true)
+        self.waiting(None, limit, now_ms)
     }
 
-    /// Those of them that `is_wanted` picks. Picked here, before they are
-    /// counted: one who asks a lot must not hide the questions of others.
+    /// How many wait for an answer.
+    pub fn count_pending(&self, now_ms: u64) -> Result<u64, StoreError> {
+        self.read(|conn| {
+            let count: i64 = conn
+                .prepare_cached(
+                    "SELECT count(*) FROM questions WHERE state = 'pending' AND deadline > ?1",
+                )?
+                .query_row([ms(now_ms)], |row| row.get(0))?;
+            Ok(count.unsigned_abs())
+        })
+    }
+
+    /// Those of them that are the business of `owner`, as
+    /// [`Subject::owner`](portcullis_proto::Subject::owner) names people. Picked
+    /// before they are counted: one who asks a lot must not hide the questions
+    /// of others.
     pub fn pending_of(
         &self,
+        owner: &str,
         limit: usize,
         now_ms: u64,
-        is_wanted: impl Fn(&Question) -> bool,
+    ) -> Result<Vec<Question>, StoreError> {
+        self.waiting(Some(owner), limit, now_ms)
+    }
+
+    fn waiting(
+        &self,
+        owner: Option<&str>,
+        limit: usize,
+        now_ms: u64,
     ) -> Result<Vec<Question>, StoreError> {
         self.read(|conn| {
             let mut statement = conn.prepare_cached(
-                "SELECT body FROM questions WHERE state = 'pending' AND deadline > ?1
-                 ORDER BY seq",
+                "SELECT body FROM questions
+                 WHERE state = 'pending' AND deadline > ?1 AND (?2 IS NULL OR owner = ?2)
+                 ORDER BY seq LIMIT ?3",
             )?;
-            let mut rows = statement.query(params![ms(now_ms)])?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let mut rows = statement.query(params![ms(now_ms), owner, limit])?;
             let mut questions = Vec::new();
-            while questions.len() < limit
-                && let Some(row) = rows.next()?
-            {
-                let body: String = row.get(0)?;
-                let question: Question = serde_json::from_str(&body).map_err(|error| {
-                    StoreError::damaged(format!("a question is not readable: {error}"))
-                })?;
-                if is_wanted(&question) {
-                    questions.push(question);
-                }
+            while let Some(row) = rows.next()? {
+                questions.push(parsed(
+                    row.get_ref(0)?.as_str().map_err(StoreError::damaged)?,
+                )?);
             }
             Ok(questions)
         })
@@ -139,8 +165,7 @@ impl Store {
                 .prepare_cached("SELECT body FROM questions WHERE id = ?1")?
                 .query_row([id.as_str()], |row| row.get(0))
                 .optional()?;
-            body.map(|body| serde_json::from_str(&body).map_err(StoreError::damaged))
-                .transpose()
+            body.map(|body| parsed(&body)).transpose()
         })
     }
 
@@ -188,6 +213,8 @@ impl Store {
         Ok(match state.as_str() {
             "pending" if deadline <= ms(now_ms) => Stage::Expired,
             "pending" => Stage::Pending,
+            // Nobody came for it while it would have been forgotten.
+            "answered" if deadline <= ms(now_ms.saturating_sub(KEEP_MS)) => Stage::Expired,
             "answered" => Stage::Answered(answer?),
             "used" => Stage::Used(answer?),
             _ => Stage::Withdrawn,
@@ -269,13 +296,13 @@ fn answer_in(
     if answer.by.len() > MAX_BY {
         return Err(StoreError::invalid("The name of who answers is too long."));
     }
-    let found: Option<(String, i64, String)> = tx
-        .prepare_cached("SELECT state, deadline, offered FROM questions WHERE id = ?1")?
+    let found: Option<(String, i64, String, String)> = tx
+        .prepare_cached("SELECT state, deadline, offered, body FROM questions WHERE id = ?1")?
         .query_row([id.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?;
-    let Some((state, deadline, offered)) = found else {
+    let Some((state, deadline, offered, body)) = found else {
         return Ok(Said::Unknown);
     };
     match state.as_str() {
@@ -291,6 +318,15 @@ fn answer_in(
         .any(|word| word == answer.decision.as_str())
     {
         return Ok(Said::NotOffered);
+    }
+    // Said is kept: whoever asked need not come back for it to hold.
+    if matches!(
+        answer.decision,
+        Decision::AlwaysAllow | Decision::AlwaysDeny
+    ) {
+        for rule in parsed(&body)?.rules_of(answer) {
+            keep_in(tx, &rule)?;
+        }
     }
     let number: i64 = tx
         .prepare_cached(
@@ -366,7 +402,7 @@ fn make_room(tx: &Transaction<'_>, now_ms: u64) -> Result<(), StoreError> {
     let removed = tx.execute(
         "DELETE FROM questions WHERE seq IN (
            SELECT seq FROM questions
-           WHERE state IN ('used', 'withdrawn') OR (state = 'pending' AND deadline <= ?1)
+           WHERE state IN ('used', 'withdrawn') OR deadline <= ?1
            ORDER BY seq LIMIT ?2)",
         [ms(now_ms), MAKE_ROOM],
     )?;
@@ -378,6 +414,37 @@ fn make_room(tx: &Transaction<'_>, now_ms: u64) -> Result<(), StoreError> {
         .hint("Answer some with `portcullis approve`, or wait for their deadlines."));
     }
     Ok(())
+}
+
+/// Whose business a question is: a person's, or the part of ours that asks.
+fn owner_of(subject: &Subject) -> String {
+    subject
+        .owner()
+        .map_or_else(|| subject.principal.label(), str::to_owned)
+}
+
+/// One who asks without end does not fill the table for the others: neither with
+/// questions that wait, nor with answers nobody comes for.
+fn leave_room(tx: &Transaction<'_>, owner: &str, now_ms: u64) -> Result<(), StoreError> {
+    let held: i64 = tx
+        .prepare_cached(
+            "SELECT count(*) FROM questions
+             WHERE owner = ?1 AND state IN ('pending', 'answered') AND deadline > ?2",
+        )?
+        .query_row(params![owner, ms(now_ms)], |row| row.get(0))?;
+    if held < MAX_OF_ONE {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        Trouble::Full,
+        "1,000 questions of one person wait for an answer, or for who asked to come for it, which is the most there may be.",
+    )
+    .hint("Answer some with `portcullis approve`, or wait for their deadlines."))
+}
+
+fn parsed(body: &str) -> Result<Question, StoreError> {
+    serde_json::from_str(body)
+        .map_err(|error| StoreError::damaged(format!("a question is not readable: {error}")))
 }
 
 fn prune_in(tx: &Transaction<'_>, now_ms: u64) -> Result<usize, StoreError> {

@@ -5,7 +5,7 @@ use std::fmt;
 use portcullis_gate::Keeper;
 use portcullis_policy::{Effect, PatternSet, Rule};
 use portcullis_proto::{Group, RootId};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use crate::db::Lasting;
 use crate::error::{StoreError, Trouble};
@@ -51,55 +51,7 @@ impl Store {
     /// Stores `rule`; it is on the disk when this returns. A rule that says the
     /// same as one that is stored already is that rule.
     pub fn keep_rule(&self, rule: &Rule) -> Result<RuleId, StoreError> {
-        if rule.pattern.len() > MAX_PATTERN || rule.source.len() > MAX_SOURCE {
-            return Err(StoreError::invalid("The rule is too long to be stored."));
-        }
-        // One pattern that does not compile would keep all of them from loading.
-        PatternSet::compile(&[&rule.pattern])
-            .map_err(|bad| StoreError::invalid("The rule's pattern is not a glob.").because(bad))?;
-        let root = rule.root.as_ref().map(RootId::as_str);
-        self.write(Lasting::Disk, |tx| {
-            let known: Option<i64> = tx
-                .prepare_cached(
-                    "SELECT id FROM rules WHERE effect = ?1 AND tool_group = ?2
-                     AND ifnull(root, '') = ifnull(?3, '') AND pattern = ?4 AND covers_protected = ?5",
-                )?
-                .query_row(
-                    params![
-                        rule.effect.as_str(),
-                        rule.group.as_str(),
-                        root,
-                        rule.pattern,
-                        rule.covers_protected
-                    ],
-                    |row| row.get(0),
-                )
-                .optional()?;
-            if let Some(id) = known {
-                return Ok(RuleId(id));
-            }
-            let count: i64 = tx.query_row("SELECT count(*) FROM rules", [], |row| row.get(0))?;
-            if count >= MAX_RULES {
-                return Err(StoreError::new(
-                    Trouble::Full,
-                    "There are 10,000 stored rules, which is the most there may be.",
-                )
-                .hint("Remove some with `portcullis rules remove`, or say more with one pattern."));
-            }
-            tx.prepare_cached(
-                "INSERT INTO rules (effect, tool_group, root, pattern, covers_protected, source, kept_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, unixepoch())",
-            )?
-            .execute(params![
-                rule.effect.as_str(),
-                rule.group.as_str(),
-                root,
-                rule.pattern,
-                rule.covers_protected,
-                &*rule.source
-            ])?;
-            Ok(RuleId(tx.last_insert_rowid()))
-        })
+        self.write(Lasting::Disk, |tx| keep_in(tx, rule))
     }
 
     /// Every stored rule with its name, oldest first.
@@ -134,6 +86,57 @@ impl Store {
             Ok(tx.execute("DELETE FROM rules WHERE id = ?1", [id.0])? > 0)
         })
     }
+}
+
+/// Stores `rule` as part of a greater write.
+pub(crate) fn keep_in(tx: &Transaction<'_>, rule: &Rule) -> Result<RuleId, StoreError> {
+    if rule.pattern.len() > MAX_PATTERN || rule.source.len() > MAX_SOURCE {
+        return Err(StoreError::invalid("The rule is too long to be stored."));
+    }
+    // One pattern that does not compile would keep all of them from loading.
+    PatternSet::compile(&[&rule.pattern])
+        .map_err(|bad| StoreError::invalid("The rule's pattern is not a glob.").because(bad))?;
+    let root = rule.root.as_ref().map(RootId::as_str);
+    let known: Option<i64> = tx
+        .prepare_cached(
+            "SELECT id FROM rules WHERE effect = ?1 AND tool_group = ?2
+             AND ifnull(root, '') = ifnull(?3, '') AND pattern = ?4 AND covers_protected = ?5",
+        )?
+        .query_row(
+            params![
+                rule.effect.as_str(),
+                rule.group.as_str(),
+                root,
+                rule.pattern,
+                rule.covers_protected
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    if let Some(id) = known {
+        return Ok(RuleId(id));
+    }
+    let count: i64 = tx.query_row("SELECT count(*) FROM rules", [], |row| row.get(0))?;
+    if count >= MAX_RULES {
+        return Err(StoreError::new(
+            Trouble::Full,
+            "There are 10,000 stored rules, which is the most there may be.",
+        )
+        .hint("Remove some with `portcullis rules remove`, or say more with one pattern."));
+    }
+    tx.prepare_cached(
+        "INSERT INTO rules (effect, tool_group, root, pattern, covers_protected, source, kept_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, unixepoch())",
+    )?
+    .execute(params![
+        rule.effect.as_str(),
+        rule.group.as_str(),
+        root,
+        rule.pattern,
+        rule.covers_protected,
+        &*rule.source
+    ])?;
+    Ok(RuleId(tx.last_insert_rowid()))
 }
 
 impl Keeper for Store {

@@ -10,7 +10,7 @@ use crate::error::{StoreError, Trouble};
 const APPLICATION: i32 = 0x5043_4c53;
 
 /// Step n takes a database from version n to n + 1.
-const STEPS: &[&str] = &[FIRST, SECOND];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
 
 /// Triggers keep the counters, so that a change by hand (`sqlite3 state.db`)
 /// counts like one of ours.
@@ -156,6 +156,33 @@ CREATE TRIGGER sign_ins_added AFTER INSERT ON sign_ins
 CREATE TRIGGER sign_ins_changed AFTER UPDATE ON sign_ins
   BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
 CREATE TRIGGER sign_ins_removed AFTER DELETE ON sign_ins
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+";
+
+/// Whose business a question is, beside it: counted, and looked for, without
+/// reading every question there is.
+const THIRD: &str = "
+ALTER TABLE questions ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+UPDATE questions SET owner = CASE json_extract(body, '$.subject.principal.type')
+  WHEN 'user' THEN json_extract(body, '$.subject.principal.id')
+  WHEN 'token' THEN json_extract(body, '$.subject.principal.user')
+  ELSE json_extract(body, '$.subject.principal.type') || ':'
+    || json_extract(body, '$.subject.principal.id') END
+  WHERE json_valid(body) AND json_extract(body, '$.subject.principal.id') IS NOT NULL;
+CREATE INDEX questions_by_owner ON questions (owner, state);
+";
+
+/// What people switch off for a while; nothing is off that is not here.
+const FOURTH: &str = "
+CREATE TABLE switches (
+  uid INTEGER PRIMARY KEY REFERENCES users (uid) ON DELETE CASCADE,
+  files TEXT NOT NULL CHECK (files IN ('on', 'off'))
+) STRICT;
+CREATE TRIGGER switches_added AFTER INSERT ON switches
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER switches_changed AFTER UPDATE ON switches
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER switches_removed AFTER DELETE ON switches
   BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
 ";
 

@@ -16,7 +16,8 @@ use crate::shown::containment;
 /// A receipt, as every tool that changes something replies with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "ChangeReply")]
+pub struct Reply {
     /// Path from the root, where it stands now.
     path: String,
     /// Where it stood, for a move, or what it was copied from.

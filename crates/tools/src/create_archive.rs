@@ -47,9 +47,11 @@ pub(crate) enum Format {
     TarGz,
 }
 
+/// What `create_archive` replies with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "ArchiveReply")]
+pub struct Reply {
     /// The archive, from the root.
     path: String,
     /// How many files and directories are in it.

@@ -25,9 +25,11 @@ pub(crate) struct Arguments {
     root: Option<String>,
 }
 
+/// What `delete` replies with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "DeleteReply")]
+pub struct Reply {
     /// Path from the root of what is gone.
     path: String,
     /// How many entries are gone, the one named included.

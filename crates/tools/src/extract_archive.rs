@@ -24,9 +24,11 @@ pub(crate) struct Arguments {
     destination_root: Option<String>,
 }
 
+/// What `extract_archive` replies with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "ExtractReply")]
+pub struct Reply {
     /// The directory that was made, from the root.
     path: String,
     /// What kind of archive it was, by its content.

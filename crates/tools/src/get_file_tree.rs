@@ -37,9 +37,11 @@ pub(crate) fn here() -> String {
     ".".to_owned()
 }
 
+/// What `get_file_tree` replies with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "TreeReply")]
+pub struct Reply {
     /// The directory shown.
     path: String,
     /// The tree as indented text; directories end in `/`.
@@ -58,6 +60,7 @@ pub(crate) struct Reply {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "TreeNode")]
 struct Node {
     /// Name.
     name: String,

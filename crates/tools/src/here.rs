@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_files::{Authority, ByteWindow};
+use portcullis_files::{Authority, ByteWindow, ExtensionFs};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Group, Json, Mode, Reason, ToolCall, ToolReply, ToolSpec, Verb};
 use serde::Serialize;
@@ -22,6 +22,9 @@ use crate::{
 pub struct Here {
     authority: Arc<Authority>,
     writing: Writing,
+    /// Whose files these are, where they are an extension's: they last as long
+    /// as somebody works with them.
+    _extension: Option<Arc<ExtensionFs>>,
 }
 
 /// Whether there are tools that change files.
@@ -37,6 +40,7 @@ impl Here {
         Self {
             authority,
             writing: Writing::Off,
+            _extension: None,
         }
     }
 
@@ -45,6 +49,15 @@ impl Here {
     pub fn writing(mut self) -> Self {
         self.writing = Writing::On;
         self
+    }
+
+    /// The same tools, over the files of an extension.
+    pub(crate) fn of_extension(&self, files: &Arc<ExtensionFs>) -> Self {
+        Self {
+            authority: Arc::clone(files.authority()),
+            writing: self.writing,
+            _extension: Some(Arc::clone(files)),
+        }
     }
 
     /// The authority behind it.
@@ -258,12 +271,18 @@ impl Machine for Here {
         })
     }
 
-    fn undoable(&self, caller: &Caller, root: Option<&str>) -> Result<Json, Failure> {
-        if !self.offers_files() {
-            let why = Reason::DeniedByMode.into();
-            return Err(self.authority.gate().refuse(caller, Verb::Stat, "", why));
-        }
-        more::undoable(&self.authority, caller, root)
+    fn undoable<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Stat, "", why));
+            }
+            more::undoable(&self.authority, caller, root).await
+        })
     }
 
     fn undo<'a>(

@@ -25,9 +25,11 @@ pub(crate) struct Arguments {
     root: Option<String>,
 }
 
+/// What `inspect_archive` replies with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "InspectReply")]
+pub struct Reply {
     /// The archive.
     path: String,
     /// zip, tar, tar.gz, tar.bz2, tar.xz or tar.zst, by its content.
@@ -55,6 +57,7 @@ pub(crate) struct Reply {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ArchiveEntry")]
 pub(crate) struct Entry {
     /// Path below the directory it is unpacked to.
     path: String,
@@ -71,6 +74,7 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ArchiveRefusal")]
 pub(crate) struct Refusal {
     /// The entry, its odd characters escaped; none where it is the archive itself.
     #[serde(skip_serializing_if = "Option::is_none")]

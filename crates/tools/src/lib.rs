@@ -18,6 +18,7 @@ mod create_archive;
 mod create_directory;
 mod delete;
 mod edit_file;
+mod extensions;
 mod extract_archive;
 mod get_file_tree;
 mod glob;
@@ -28,9 +29,11 @@ mod limits;
 mod list_files;
 mod machine;
 mod move_path;
+mod own;
 mod quoted;
 mod read_file;
 mod relocate;
+pub mod replies;
 mod resource;
 mod search_files;
 mod shown;
@@ -38,12 +41,14 @@ mod stat;
 mod workspace;
 mod write_file;
 
+pub use extensions::{Ended, Extensions};
 pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
 pub use machine::{
     Machine, ResourceChange, ResourceChanges, ResourceEntry, ResourcePage, ResourceText,
     ResourceWatch, Task, unknown_tool,
 };
+pub use own::OwnCall;
 pub use resource::base64;
 pub use workspace::{
     FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, RawBytes, ReadAsk, Workspace,

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use portcullis_files::{Change, Watch};
-use portcullis_gate::Caller;
+use portcullis_gate::{Caller, Gate};
 use portcullis_proto::{Failure, Group, Json, Reason, RootId, ToolCall, ToolReply, ToolSpec};
 
+use crate::own::{Own, OwnCall};
 use crate::resource;
 use crate::workspace::{FileAsk, RawBytes, Workspace};
 
@@ -44,8 +46,9 @@ const NAMED: usize = 100;
 /// A resource somebody listens to. Dropped, it is not watched any more.
 #[derive(Debug)]
 pub struct ResourceWatch {
-    pub(crate) watch: Watch,
-    pub(crate) root: RootId,
+    watch: Watch,
+    root: RootId,
+    own: Own,
 }
 
 /// One resource, and what became of it.
@@ -57,6 +60,8 @@ pub struct ResourceChange {
     pub path: String,
     /// What became of it: `created`, `modified` or `removed`.
     pub change: &'static str,
+    /// Which call of who watches it was, where it was one.
+    pub by: Option<OwnCall>,
 }
 
 /// What changed since last told.
@@ -73,6 +78,15 @@ pub struct ResourceChanges {
 }
 
 impl ResourceWatch {
+    /// A watch in `root`, for `caller`.
+    pub(crate) fn new(watch: Watch, root: RootId, gate: Arc<Gate>, caller: &Caller) -> Self {
+        Self {
+            watch,
+            root,
+            own: Own::new(gate, caller.subject.principal.clone()),
+        }
+    }
+
     /// Whether everything below it that may be shown was watched when it began.
     pub fn is_complete(&self) -> bool {
         self.watch.complete
@@ -83,8 +97,11 @@ impl ResourceWatch {
         let Some(batch) = self.watch.next().await? else {
             return Ok(None);
         };
+        self.own.look();
+        let (root, own) = (&self.root, &mut self.own);
         let change = |change: &Change| ResourceChange {
-            uri: resource::uri(&self.root, &change.path),
+            by: own.call_behind(root, change),
+            uri: resource::uri(root, &change.path),
             path: change.path.shown().to_owned(),
             change: change.kind.as_str(),
         };
@@ -163,7 +180,11 @@ pub trait Machine: Send + Sync {
     ) -> Task<'a, Result<ResourceWatch, Failure>>;
 
     /// What the person behind the caller did and can undo, the newest first.
-    fn undoable(&self, caller: &Caller, root: Option<&str>) -> Result<Json, Failure>;
+    fn undoable<'a>(
+        &'a self,
+        caller: &'a Caller,
+        root: Option<&'a str>,
+    ) -> Task<'a, Result<Json, Failure>>;
 
     /// Undoes one of these.
     fn undo<'a>(

@@ -1,6 +1,7 @@
 //! Files as MCP resources: `portcullis://<root>/<path>`.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -140,10 +141,10 @@ pub(crate) async fn watch(
         gather: GATHER,
         ..WatchRequest::default()
     };
-    Ok(ResourceWatch {
-        root: scope.declared().entry().id().clone(),
-        watch: scope.watch(&path, request).await?,
-    })
+    let watch = scope.watch(&path, request).await?;
+    let root = scope.declared().entry().id().clone();
+    let gate = Arc::clone(authority.gate());
+    Ok(ResourceWatch::new(watch, root, gate, caller))
 }
 
 pub(crate) fn uri(root: &RootId, path: &RelPath) -> String {

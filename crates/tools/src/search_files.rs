@@ -54,9 +54,11 @@ fn yes() -> bool {
     true
 }
 
+/// What `search_files` and `grep` reply with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply {
+#[schemars(rename = "SearchReply")]
+pub struct Reply {
     /// The directory or file searched.
     path: String,
     /// The lines that match, in the order of the tree: the files of a directory by name, then its subdirectories.
@@ -86,6 +88,7 @@ pub(crate) struct Reply {
 /// One line that matches.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "SearchMatch")]
 struct Match {
     /// Path from the root.
     #[schemars(with = "String")]

@@ -1,6 +1,6 @@
 //! What was typed about users, tokens and extensions.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use portcullis_proto::ScopeSet;
 
 #[derive(Debug, Subcommand)]
@@ -29,6 +29,13 @@ pub(crate) enum UserCommand {
         #[arg(value_name = "LIST", value_parser = scopes)]
         scopes: ScopeSet,
     },
+    /// Switch a user's files off for a while, or on again: agents see no file tools meanwhile
+    Files {
+        /// Who
+        name: String,
+        /// Which way
+        switch: SwitchFlag,
+    },
     /// Print a link that signs a user in, once and within 5 minutes
     Link {
         /// Who
@@ -37,6 +44,14 @@ pub(crate) enum UserCommand {
         #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7654", value_parser = url)]
         url: String,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SwitchFlag {
+    /// Files are there
+    On,
+    /// Files are not there
+    Off,
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,7 +116,7 @@ fn scopes(typed: &str) -> Result<ScopeSet, String> {
     }
 }
 
-fn url(typed: &str) -> Result<String, String> {
+pub(super) fn url(typed: &str) -> Result<String, String> {
     let host = typed
         .strip_prefix("https://")
         .or_else(|| typed.strip_prefix("http://"));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use inquire::{InquireError, Select};
 use portcullis_gate::{Answer, Clock as _, Decision, Question, Surface};
-use portcullis_proto::QuestionId;
+use portcullis_proto::{Failure, QuestionId, Reason};
 use portcullis_store::{Said, Store};
 
 use crate::args::{ApproveArgs, ApproveCommand, Everywhere};
@@ -20,6 +20,7 @@ use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::out::{BOLD, CYAN, FAINT, Mark, Out, paint, shown};
 use crate::problem::{Ending, Problem};
+use crate::recorded::Recorded;
 use crate::settings;
 use crate::wiring::open_data;
 
@@ -40,6 +41,7 @@ pub(crate) fn run(
         store: Store::new(data.path()),
         clock: SystemClock::new(),
         user: env.user.clone(),
+        record: Recorded::by("cli/approve", &data),
     };
     match &args.command {
         Some(ApproveCommand::List) => desk.list(),
@@ -62,6 +64,7 @@ struct Desk {
     store: Store,
     clock: SystemClock,
     user: String,
+    record: Recorded,
 }
 
 impl Desk {
@@ -118,7 +121,7 @@ impl Desk {
             .unwrap_or_default();
         out.line(format_args!(
             "  who      {}{client}",
-            shown(&question.subject.principal.label())
+            shown(&question.subject.label())
         ))?;
         out.line(format_args!("  why      {}", shown(&question.source)))?;
         out.line(format_args!(
@@ -144,23 +147,18 @@ impl Desk {
             surface: Surface::Terminal,
             by: self.user.clone(),
         };
-        let said = self.store.answer(id, &answer, self.clock.now_ms())?;
-        let problem = match said {
-            Said::Answered => {
-                let mark = if decision.allows() {
-                    Mark::Yes
-                } else {
-                    Mark::No
-                };
-                out.line(mark.with(format_args!("{}: {id}", title(decision))))?;
-                return Ok(Ending::Fine);
-            }
-            Said::AlreadyAnswered => "Somebody has answered it already.",
-            Said::Expired => "It came too late: nobody waits for it any more.",
-            Said::NotOffered => "That answer is not offered for it.",
-            Said::Unknown => "There is no such question.",
+        self.record
+            .change(&format!("{id} {}", decision.as_str()), || {
+                let said = self.store.answer(id, &answer, self.clock.now_ms())?;
+                counted(said)
+            })?;
+        let mark = if decision.allows() {
+            Mark::Yes
+        } else {
+            Mark::No
         };
-        Err(Problem::new(problem).hint("portcullis approve list"))
+        out.line(mark.with(format_args!("{}: {id}", title(decision))))?;
+        Ok(Ending::Fine)
     }
 
     /// Puts what waits now, one after the other.
@@ -275,6 +273,21 @@ impl Desk {
             .hint("portcullis approve list")),
         }
     }
+}
+
+/// Whether an answer counts, and if not, why.
+fn counted(said: Said) -> Result<(), Failure> {
+    let (reason, problem) = match said {
+        Said::Answered => return Ok(()),
+        Said::AlreadyAnswered => (Reason::AnswerUsed, "Somebody has answered it already."),
+        Said::Expired => (
+            Reason::ApprovalTimeout,
+            "It came too late: nobody waits for it any more.",
+        ),
+        Said::NotOffered => (Reason::BadArguments, "That answer is not offered for it."),
+        Said::Unknown => (Reason::NotFound, "There is no such question."),
+    };
+    Err(Failure::new(reason, problem).hint("portcullis approve list"))
 }
 
 fn how_to_answer(out: &mut Out, question: &Question) -> Result<(), Problem> {

@@ -199,10 +199,17 @@ impl Report {
             survey_own(dir.path())?;
             Ok(AuditLog::open(data)?)
         });
-        match audit.and_then(|log| Ok(log.chains()?.len())) {
-            Ok(chains) => self.fine(format_args!(
+        match audit.and_then(|log| Ok((log.chains()?.len(), log.lacks_room()))) {
+            Ok((chains, None)) => self.fine(format_args!(
                 "the audit can be written, and its key read; {chains} chains so far"
             ))?,
+            Ok((_, Some(room))) => self.missing(
+                format_args!(
+                    "less than {} KiB are left on the disk of the audit: changes are refused",
+                    room / 1024
+                ),
+                "make room there, or name another directory: portcullis --data-dir DIR …",
+            )?,
             Err(problem) => self.problem(&problem)?,
         }
         match Store::new(data.path()).check() {

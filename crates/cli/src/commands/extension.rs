@@ -1,11 +1,14 @@
 //! `portcullis extension`: what extensions ask for, and what their owner says.
 
+use portcullis_files::remove_extension_storage;
+use portcullis_proto::{Failure, Reason};
 use portcullis_store::{ExtensionState, Store};
 
 use crate::args::{Everywhere, ExtensionCommand};
 use crate::environment::Environment;
 use crate::out::{Mark, Out, moment};
 use crate::problem::{Ending, Problem};
+use crate::recorded::Recorded;
 use crate::settings;
 use crate::wiring::open_data;
 
@@ -16,19 +19,25 @@ pub(crate) fn run(
 ) -> Result<Ending, Problem> {
     let data = open_data(&settings::data_dir(everywhere, env)?)?;
     let store = Store::new(data.path());
+    let record = Recorded::by("cli/extension", &data);
     match command {
         ExtensionCommand::List => list(&store),
-        ExtensionCommand::Approve { id } => approve(&store, id),
+        ExtensionCommand::Approve { id } => approve(&store, &record, id),
         ExtensionCommand::Revoke { id } => {
-            found(store.revoke_extension(id, None)?)?;
+            record.change(&format!("extension revoke {id}"), || {
+                found(store.revoke_extension(id, None)?)
+            })?;
             told(format_args!(
                 "{id} is revoked with its tokens; running servers refuse them within 100 ms"
             ))
         }
         ExtensionCommand::Remove { id } => {
-            found(store.remove_extension(id, None)?)?;
+            record.change(&format!("extension remove {id}"), || {
+                let storage = store.remove_extension(id, None)?.ok_or_else(nothing)?;
+                remove_extension_storage(&data, &storage)
+            })?;
             told(format_args!(
-                "{id} is forgotten; whoever registers that id next has what is stored under it"
+                "{id} is forgotten with its tokens and all it had stored"
             ))
         }
     }
@@ -62,10 +71,10 @@ fn list(store: &Store) -> Result<Ending, Problem> {
     Ok(Ending::Fine)
 }
 
-fn approve(store: &Store, id: &str) -> Result<Ending, Problem> {
+fn approve(store: &Store, record: &Recorded, id: &str) -> Result<Ending, Problem> {
     let known = store.extensions(None)?.into_iter().find(|one| one.id == id);
     let Some(known) = known else {
-        return found(false);
+        return Err(nothing().into());
     };
     let Some(owner) = &known.owner else {
         return Err(
@@ -74,7 +83,11 @@ fn approve(store: &Store, id: &str) -> Result<Ending, Problem> {
             ),
         );
     };
-    found(store.approve_extension(id, owner, &known.permissions)?)?;
+    let asked = known.permissions.join(",");
+    record.change(
+        &format!("extension approve {id} for {owner} {asked}"),
+        || found(store.approve_extension(id, owner, &known.permissions)?),
+    )?;
     told(format_args!(
         "{id} may do this on behalf of {owner}: {}",
         if known.permissions.is_empty() {
@@ -85,11 +98,12 @@ fn approve(store: &Store, id: &str) -> Result<Ending, Problem> {
     ))
 }
 
-fn found(there: bool) -> Result<Ending, Problem> {
-    if there {
-        return Ok(Ending::Fine);
-    }
-    Err(Problem::new("There is no such extension.").hint("portcullis extension list"))
+fn found(there: bool) -> Result<(), Failure> {
+    there.then_some(()).ok_or_else(nothing)
+}
+
+fn nothing() -> Failure {
+    Failure::new(Reason::NotFound, "There is no such extension.").hint("portcullis extension list")
 }
 
 fn told(what: std::fmt::Arguments<'_>) -> Result<Ending, Problem> {

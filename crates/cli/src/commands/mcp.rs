@@ -33,7 +33,7 @@ pub(crate) fn run(
 ) -> Result<Ending, Problem> {
     keep_room();
     let settings = settings::resolve(everywhere, env, &Overrides::from(args))?;
-    let log = Log::at(settings.log_level);
+    let log = Log::of(&settings);
     check_groups(&settings, log)?;
     if settings.roots.is_empty() {
         return Err(Problem::usage("No directory to serve is named.")

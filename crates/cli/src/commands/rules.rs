@@ -1,12 +1,13 @@
 //! `portcullis rules`: answers that were given for good.
 
-use portcullis_proto::RootId;
+use portcullis_proto::{Failure, Reason, RootId};
 use portcullis_store::{RuleId, Store};
 
 use crate::args::{Everywhere, RulesCommand};
 use crate::environment::Environment;
 use crate::out::{Mark, Out, moment, shown};
 use crate::problem::{Ending, Problem};
+use crate::recorded::Recorded;
 use crate::settings;
 use crate::wiring::open_data;
 
@@ -19,7 +20,7 @@ pub(crate) fn run(
     let store = Store::new(data.path());
     match command {
         RulesCommand::List => list(&store),
-        RulesCommand::Remove { id } => remove(&store, id),
+        RulesCommand::Remove { id } => remove(&store, &Recorded::by("cli/rules", &data), id),
     }
 }
 
@@ -68,14 +69,18 @@ fn list(store: &Store) -> Result<Ending, Problem> {
     Ok(Ending::Fine)
 }
 
-fn remove(store: &Store, typed: &str) -> Result<Ending, Problem> {
+fn remove(store: &Store, record: &Recorded, typed: &str) -> Result<Ending, Problem> {
     let id = RuleId::parse(typed).ok_or_else(|| {
         Problem::usage(format!("{typed:?} is not the number of a rule."))
             .hint("portcullis rules list")
     })?;
-    if !store.remove_rule(id)? {
-        return Err(Problem::new(format!("There is no rule {id}.")).hint("portcullis rules list"));
-    }
+    record.change(&format!("rule remove {id}"), || {
+        if store.remove_rule(id)? {
+            return Ok(());
+        }
+        let what = format!("There is no rule {id}.");
+        Err(Failure::new(Reason::NotFound, what).hint("portcullis rules list"))
+    })?;
     let mut out = Out::stdout();
     out.line(Mark::Yes.with(format_args!(
         "rule {id} is gone; running servers stop using it within 100 ms"

@@ -6,34 +6,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_files::shared_secret;
-use portcullis_gate::Clock;
-use portcullis_gate::RootSpec;
+use portcullis_gate::{Caller, Clock, RootSpec};
 use portcullis_policy::RootPolicy;
 use portcullis_process::take_all_handles;
-use portcullis_proto::{Group, Mode, RootId, RootKind, ScopeSet};
+use portcullis_proto::{Group, Mode, Principal, RootId, RootKind, ScopeSet, Subject};
 use portcullis_server::{
-    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp,
-    OAuthResource, Observer, Providers, Seen, Server, ServerParts, Tls, listen,
+    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp, Providers,
+    Rate, Server, ServerParts, Telemetry, Tls, listen,
 };
 use portcullis_store::{Store, sign_in_url};
-use portcullis_tools::{Here, Machine};
+use portcullis_tools::{Extensions, Here, Machine};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Everywhere, ServeArgs};
 use crate::commands::mcp::{STATE_KEY, Signals, recover, tell_roots};
 use crate::environment::Environment;
+use crate::issuing::Issuing;
 use crate::log::Log;
 use crate::out::{BOLD, FAINT, Out, paint};
 use crate::problem::{Ending, Problem};
 use crate::provider::{Choice, Evidence, decide};
 use crate::record::AuditFiles;
+use crate::service::{self, Watchdog};
 use crate::settings::{self, Overrides, RootSetting, Settings};
 use crate::sockets;
+use crate::telemetry;
 use crate::wiring::{LiveRules, Purpose, World};
 
 /// How often rules and credentials are looked at for a change another process
 /// made. A revocation is promised to hold within 100 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often old questions are forgotten.
+const FORGET_EVERY: Duration = Duration::from_hours(1);
 /// How long a question waits for a person: they may be at lunch.
 const PATIENCE: Duration = Duration::from_hours(1);
 /// The largest file that can be uploaded.
@@ -52,48 +56,77 @@ pub(crate) fn run(
     if args.write {
         settings.modes = settings.modes.with(Group::FilesystemWrite, Mode::Allow);
     }
-    let log = Log::at(settings.log_level);
+    let log = Log::of(&settings);
+    for warning in &env.warnings {
+        log.warn(warning);
+    }
     let evidence = choose(env, args, &mut settings)?;
     let tls = tls(args)?;
-    let listener = sockets::bind(args.host, args.port)?;
+    let reporting = telemetry::wanted(&args.operating, &env.otel, log)?;
+    let noting = reporting.as_ref().map(|_| telemetry::noting());
+    let listener = sockets::handed_over_or_at(args.host, args.port)?;
     let address = listener.local_addr()?;
-    let world = World::open(&settings, Purpose::Serve)?;
-    tell_roots(&world, log);
-    recover(&world, log);
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = args.public_url.as_deref().map_or_else(
         || format!("{scheme}://{address}"),
         |url| url.trim_end_matches('/').to_owned(),
     );
-    let link = first_user(&world.store, &*world.clock, &url)?;
+    let issuing = Issuing::open(&args.oauth, &url, log)?;
+    let world = World::open_watched(&settings, Purpose::Serve, noting.as_ref())?;
+    tell_roots(&world, log);
+    recover(&world, log);
+    let link = first_user(&world, &url)?;
     let allowed = allowed(args, address, scheme)?;
     let place = Place {
         allowed,
         url: url.clone(),
         evidence: evidence.clone(),
-        oauth: oauth(args, &url),
+        issuing: issuing.as_ref(),
+        rate: Rate::per_second(args.max_requests),
+        telemetry: noting,
     };
     let (server, credentials) = server(&settings, &world, place, log)?;
-    banner(&settings, &url, &evidence, link.as_deref())?;
+    let collector = reporting.as_ref().map(|to| to.endpoint.to_string());
+    let said = Said {
+        url: &url,
+        evidence: &evidence,
+        collector: collector.as_deref(),
+        link: link.as_deref(),
+    };
+    banner(everywhere, &settings, &said)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let live = Arc::clone(&world.live);
+    let (live, watched) = (Arc::clone(&world.live), Arc::clone(&credentials));
+    let (questions, clock) = (world.store.clone(), Arc::clone(&world.clock));
     let ended = runtime.block_on(async move {
-        tokio::spawn(watch(live, credentials, log));
+        tokio::spawn(forget(questions, clock));
+        tokio::spawn(watch(live, watched, log));
+        if let Some(issuing) = issuing {
+            tokio::spawn(issuing.keep_keys(log));
+        }
         let mut asked_to_end = Signals::listen()?;
         let listening = Listening {
             listener,
             tls,
             handles: take_all_handles(),
         };
-        listen(listening, server, async move {
+        let exporting = reporting.and_then(|to| telemetry::start(&server, to, log));
+        service::ready(&url, log);
+        let ended = listen(listening, server, async move {
             asked_to_end.any().await;
+            service::stopping(log);
         })
         .await
-        .map_err(|error| format!("listening: {error}"))
+        .map_err(|error| format!("listening: {error}"));
+        // The last requests are answered: now they can be told of.
+        if let Some(exporting) = exporting {
+            exporting.finish().await;
+        }
+        ended
     });
     runtime.shutdown_background();
+    credentials.end();
     world.end();
     match ended {
         Ok(()) => log.info("ended in order"),
@@ -179,36 +212,38 @@ fn allowed(args: &ServeArgs, address: SocketAddr, scheme: &str) -> Result<Allowe
     Ok(allowed)
 }
 
-fn oauth(args: &ServeArgs, url: &str) -> Option<OAuthResource> {
-    (!args.oauth_issuers.is_empty()).then(|| OAuthResource {
-        resource: format!("{}/mcp", url.trim_end_matches('/')),
-        issuers: args.oauth_issuers.clone(),
-    })
-}
-
 /// Makes the first person where there is none, and the link to sign in once.
-fn first_user(store: &Store, clock: &dyn Clock, url: &str) -> Result<Option<String>, Problem> {
+fn first_user(world: &World, url: &str) -> Result<Option<String>, Problem> {
+    let store = &world.store;
     if !store.users()?.is_empty() {
         return Ok(None);
     }
-    let now = clock.now_ms();
-    store.add_user(FIRST_USER, ScopeSet::ALL, now)?;
-    let link = store.create_sign_in_link(FIRST_USER, now)?;
+    let now = world.clock.now_ms();
+    let subject = Subject::of(Principal::Core { id: "serve".into() });
+    let caller = Caller::new(subject, "cli/serve").by_grant_alone();
+    let (gate, all) = (world.authority.gate(), ScopeSet::ALL);
+    let what = format!("user add {FIRST_USER} {all}, user link {FIRST_USER}");
+    let link = gate.administer(&caller, &what, || {
+        store.add_user(FIRST_USER, all, now)?;
+        Ok(store.create_sign_in_link(FIRST_USER, now)?)
+    })?;
     Ok(Some(sign_in_url(url, &link)))
 }
 
 /// Where the server stands, and why there.
-struct Place {
+struct Place<'a> {
     allowed: Allowed,
     url: String,
     evidence: Vec<String>,
-    oauth: Option<OAuthResource>,
+    issuing: Option<&'a Issuing>,
+    rate: Rate,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 fn server(
     settings: &Settings,
     world: &World,
-    place: Place,
+    place: Place<'_>,
     log: Log,
 ) -> Result<(Arc<Server>, Arc<Credentials>), Problem> {
     let gate = Arc::clone(world.authority.gate());
@@ -217,23 +252,31 @@ fn server(
         .roots()
         .map(|declared| declared.entry().id().clone())
         .collect();
+    let mut here = Here::new(Arc::clone(&world.authority));
+    if settings.writing.is_on() {
+        here = here.writing();
+    }
+    let extensions = Arc::new(Extensions::new(here.clone(), world.data.clone()));
     let local: Option<Arc<dyn Machine>> = if roots.is_empty() {
         None
     } else {
-        let here = Here::new(Arc::clone(&world.authority));
-        Some(Arc::new(if settings.writing.is_on() {
-            here.writing()
-        } else {
-            here
-        }))
+        Some(Arc::new(here))
     };
-    let guests = Arc::new(Guests::new(Arc::clone(&gate), roots));
-    let credentials = Arc::new(Credentials::open(
+    let guests = Guests::new(Arc::clone(&gate), roots)
+        .with_extensions(Arc::clone(&extensions))
+        .at_most(place.rate);
+    let guests = Arc::new(guests);
+    let mut credentials = Credentials::open(
         world.store.clone(),
         Arc::clone(&world.clock),
         Arc::clone(&guests),
-    )?);
-    let machines: Arc<dyn Machines> = Arc::new(Providers::new(local, place.evidence));
+    )?;
+    if let Some(issuing) = place.issuing {
+        credentials = credentials.with_issuer(Arc::clone(&issuing.issuer));
+    }
+    let credentials = Arc::new(credentials);
+    let machines: Arc<dyn Machines> =
+        Arc::new(Providers::new(local, place.evidence).with_extensions(extensions));
     let data = world.data.clone();
     let mcp = McpHttp::new(HttpMcpParts {
         machines: Arc::clone(&machines),
@@ -252,45 +295,40 @@ fn server(
         machines,
         store: world.store.clone(),
         clock: Arc::clone(&world.clock),
-        observer: Arc::new(AccessLog(log)),
+        observer: Arc::new(log),
         gate,
         audit: Arc::new(AuditFiles::in_data(world.data.clone())),
         url: place.url,
         patience: PATIENCE,
         mcp,
-        oauth: place.oauth,
+        oauth: place.issuing.map(|issuing| issuing.resource.clone()),
+        telemetry: place.telemetry,
     });
     Ok((server, credentials))
 }
 
-/// Says what was answered, never what was said.
-struct AccessLog(Log);
-
-impl Observer for AccessLog {
-    fn seen(&self, seen: &Seen<'_>) {
-        let who = seen
-            .identity
-            .map_or_else(|| "-".to_owned(), |identity| identity.principal.label());
-        self.0.debug(format_args!(
-            "request {} {} {} {} us {who}",
-            seen.number,
-            seen.route.unwrap_or("-"),
-            seen.status,
-            seen.duration_us,
-        ));
-    }
+/// What whoever starts a server is told.
+struct Said<'a> {
+    url: &'a str,
+    evidence: &'a [String],
+    /// Where telemetry goes.
+    collector: Option<&'a str>,
+    /// To sign in once, where nobody has yet.
+    link: Option<&'a str>,
 }
 
-fn banner(
-    settings: &Settings,
-    url: &str,
-    evidence: &[String],
-    link: Option<&str>,
-) -> Result<(), Problem> {
+fn banner(everywhere: &Everywhere, settings: &Settings, said: &Said<'_>) -> Result<(), Problem> {
+    // So that what is shown can be typed as it stands.
+    let here = everywhere.data_dir.as_ref();
+    let portcullis = here.map_or_else(
+        || "portcullis".to_owned(),
+        |dir| format!("portcullis --data-dir {}", dir.display()),
+    );
     let mut out = Out::stdout();
     out.line(format_args!(
-        "{} {url}",
-        paint(BOLD, "Portcullis listens at")
+        "{} {}",
+        paint(BOLD, "Portcullis listens at"),
+        said.url
     ))?;
     for root in &settings.roots {
         out.line(format_args!(
@@ -299,25 +337,36 @@ fn banner(
             paint(FAINT, format!("({} {})", root.spec.kind, root.spec.id)),
         ))?;
     }
-    out.line(format_args!("  because  {}", evidence.join("; ")))?;
-    if let Some(link) = link {
+    out.line(format_args!("  because  {}", said.evidence.join("; ")))?;
+    if let Some(collector) = said.collector {
+        out.line(format_args!("  reports  to {collector}"))?;
+    }
+    if let Some(link) = said.link {
         out.line(format_args!("  sign in  {link}"))?;
         out.line(format_args!(
             "           {}",
-            paint(FAINT, "(counts once; another: portcullis user link admin)")
+            paint(
+                FAINT,
+                format!("(counts once; another: {portcullis} user link admin)")
+            )
         ))?;
     }
-    out.line("  token    portcullis token create --scope fs:read,fs:write")?;
+    out.line(format_args!(
+        "  token    {portcullis} token create --scope fs:read,fs:write"
+    ))?;
     Ok(())
 }
 
-/// Puts in force what other processes change, until the runtime ends.
+/// Puts in force what other processes change, until the runtime ends. It is
+/// what the watchdog watches: a server that cannot look at its state is stuck.
 async fn watch(live: Arc<LiveRules>, credentials: Arc<Credentials>, log: Log) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut told = false;
+    let mut watchdog = Watchdog::asked_for();
     loop {
         tick.tick().await;
+        watchdog.come_round();
         // Each for itself: a rule that cannot be read must not keep a credential
         // alive that was revoked.
         let rules = live.refresh();
@@ -336,5 +385,16 @@ async fn watch(live: Arc<LiveRules>, credentials: Arc<Credentials>, log: Log) {
             }
             Err(_) => {}
         }
+    }
+}
+
+/// Forgets questions whose time is long over, until the runtime ends.
+async fn forget(store: Store, clock: Arc<dyn Clock>) {
+    let mut tick = tokio::time::interval(FORGET_EVERY);
+    loop {
+        tick.tick().await;
+        let (store, now) = (store.clone(), clock.now_ms());
+        // What cannot be forgotten now is the next time.
+        drop(tokio::task::spawn_blocking(move || store.prune(now)).await);
     }
 }

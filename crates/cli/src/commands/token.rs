@@ -1,7 +1,7 @@
 //! `portcullis token`: what agents and programs present.
 
 use portcullis_gate::Clock as _;
-use portcullis_proto::Scope;
+use portcullis_proto::{Failure, Reason, Scope};
 use portcullis_store::{Store, Token};
 
 use crate::args::{Everywhere, TokenCommand, TokenCreateArgs};
@@ -9,6 +9,7 @@ use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::out::{Mark, Out, aside, moment, shown};
 use crate::problem::{Ending, Problem};
+use crate::recorded::Recorded;
 use crate::settings;
 use crate::times;
 use crate::wiring::open_data;
@@ -20,27 +21,39 @@ pub(crate) fn run(
 ) -> Result<Ending, Problem> {
     let data = open_data(&settings::data_dir(everywhere, env)?)?;
     let store = Store::new(data.path());
+    let record = Recorded::by("cli/token", &data);
     match command {
-        TokenCommand::Create(args) => create(&store, args),
+        TokenCommand::Create(args) => create(&store, &record, args),
         TokenCommand::List { user } => list(&store, user.as_deref()),
-        TokenCommand::Revoke { id } => revoke(&store, id),
+        TokenCommand::Revoke { id } => revoke(&store, &record, id),
     }
 }
 
-fn create(store: &Store, args: &TokenCreateArgs) -> Result<Ending, Problem> {
+fn create(store: &Store, record: &Recorded, args: &TokenCreateArgs) -> Result<Ending, Problem> {
     let now = SystemClock::new().now_ms();
     let expires_at = times::end(&args.expires, now)?;
     let user = match &args.user {
         Some(user) => user.clone(),
         None => first_admin(store)?,
     };
-    let made = store.create_token(&user, &args.name, args.scope, expires_at, now)?;
+    let until = expires_at.map_or_else(|| "revoked".to_owned(), moment);
+    let what = format!("token create for {user} {} until {until}", args.scope);
+    let made = record.change(&what, || {
+        Ok(store.create_token(&user, &args.name, args.scope, expires_at, now)?)
+    })?;
+    // Only now it has the id that lines of its deeds name it by.
+    let named = record.change(&format!("token {} made for {user}", made.id), || Ok(()));
+    if let Err(problem) = named {
+        store.revoke_token(&made.id, None)?;
+        return Err(problem);
+    }
     // Alone on its stream: TOKEN=$(portcullis token create …).
     let mut out = Out::stdout();
     let told = out.line(made.secret.expose()).and_then(|()| out.flush());
     if let Err(problem) = told {
         // Nobody has it, so nobody would miss it, and it would only lie about.
-        store.revoke_token(&made.id, None)?;
+        let what = format!("token revoke {}", made.id);
+        record.change(&what, || Ok(store.revoke_token(&made.id, None)?))?;
         return Err(problem);
     }
     aside(Mark::Yes.with(format_args!(
@@ -108,7 +121,7 @@ fn state(token: &Token, now: u64) -> String {
     }
 }
 
-fn revoke(store: &Store, typed: &str) -> Result<Ending, Problem> {
+fn revoke(store: &Store, record: &Recorded, typed: &str) -> Result<Ending, Problem> {
     if typed.starts_with("pcl_") {
         // Not repeated: whatever reads what we print would then have it too.
         return Err(Problem::usage(
@@ -116,10 +129,13 @@ fn revoke(store: &Store, typed: &str) -> Result<Ending, Problem> {
         )
         .hint("portcullis token list"));
     }
-    if !store.revoke_token(typed, None)? {
-        return Err(Problem::new(format!("There is no token {}.", shown(typed)))
-            .hint("portcullis token list"));
-    }
+    record.change(&format!("token revoke {typed}"), || {
+        if store.revoke_token(typed, None)? {
+            return Ok(());
+        }
+        let what = format!("There is no token {}.", shown(typed));
+        Err(Failure::new(Reason::NotFound, what).hint("portcullis token list"))
+    })?;
     Out::stdout().line(Mark::Yes.with(format_args!(
         "token {typed} is revoked; running servers refuse it within 100 ms"
     )))?;

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use portcullis_files::{Resolver, Root};
 use portcullis_policy::RootPolicy;
-use portcullis_proto::RootKind;
+use portcullis_proto::{Failure, Reason, RootKind};
 use portcullis_store::Store;
 
 use crate::args::{Everywhere, TrustCommand};
 use crate::environment::Environment;
 use crate::out::{Mark, Out, moment, shown};
 use crate::problem::{Ending, Problem};
+use crate::recorded::Recorded;
 use crate::settings;
 use crate::wiring::open_data;
 
@@ -21,13 +22,17 @@ pub(crate) fn run(
 ) -> Result<Ending, Problem> {
     let data = open_data(&settings::data_dir(everywhere, env)?)?;
     let store = Store::new(data.path());
+    let record = Recorded::by("cli/trust", &data);
     let mut out = Out::stdout();
     match command {
         TrustCommand::Add { dir } => {
             let root = pin(dir)?;
             let (dev, ino) = root.identity();
             let path = root.host_path().to_string_lossy();
-            store.trust_add(&path, dev, ino)?;
+            // By its identity: no host path is in the record.
+            record.change(&format!("trust add {dev}:{ino}"), || {
+                Ok(store.trust_add(&path, dev, ino)?)
+            })?;
             out.line(Mark::Yes.with(format_args!("trusted: {}", shown(&path))))?;
             out.line(
                 "  It holds for this very directory: another one put in its place is not trusted.",
@@ -40,15 +45,25 @@ pub(crate) fn run(
                 Err(_) => spelled(env, dir),
             };
             let path = path.to_string_lossy();
-            if !store.trust_remove(&path)? {
-                return Err(Problem::new(format!("{} was not trusted.", shown(&path)))
-                    .hint("portcullis trust list"));
-            }
+            let known = store.trusted()?.into_iter().find(|one| one.path == path);
+            let Some(known) = known else {
+                return Err(not_trusted(&path).into());
+            };
+            let what = format!("trust remove {}:{}", known.dev, known.ino);
+            record.change(&what, || {
+                let removed = store.trust_remove(&path)?;
+                removed.then_some(()).ok_or_else(|| not_trusted(&path))
+            })?;
             out.line(Mark::Yes.with(format_args!("no longer trusted: {}", shown(&path))))?;
         }
         TrustCommand::List => list(&store, &mut out)?,
     }
     Ok(Ending::Fine)
+}
+
+fn not_trusted(path: &str) -> Failure {
+    let what = format!("{} was not trusted.", shown(path));
+    Failure::new(Reason::NotFound, what).hint("portcullis trust list")
 }
 
 fn pin(dir: &Path) -> Result<Root, Problem> {

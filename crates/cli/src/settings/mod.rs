@@ -18,8 +18,8 @@ pub(crate) use file::{HookEvent, WrittenHook};
 pub(crate) use writing::Writing;
 
 use crate::args::{
-    Everywhere, HardlinksFlag, LogLevel, McpArgs, ModeFlag, NewFileModeFlag, PermissionFlags,
-    ResolverFlag, RootFlag, ServeArgs, SymlinksFlag,
+    Everywhere, HardlinksFlag, LogFormat, LogLevel, McpArgs, ModeFlag, NewFileModeFlag,
+    PermissionFlags, ResolverFlag, RootFlag, ServeArgs, SymlinksFlag,
 };
 use crate::environment::{Environment, mode_variable};
 use crate::problem::Problem;
@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) roots: Vec<RootSetting>,
     pub(crate) hooks: Vec<HookSetting>,
     pub(crate) log_level: LogLevel,
+    pub(crate) log_format: LogFormat,
     pub(crate) resolver: Resolver,
     pub(crate) writing: Writing,
     pub(crate) new_modes: NewModes,
@@ -91,6 +92,7 @@ pub(crate) struct Overrides {
     pub(crate) approve_timeout: Option<u64>,
     pub(crate) client_name: Option<String>,
     pub(crate) log_level: Option<LogLevel>,
+    pub(crate) log_format: Option<LogFormat>,
     pub(crate) writing: Writing,
     pub(crate) new_file_mode: NewFileModeFlag,
     /// Whether the working directory stands in where nobody names one.
@@ -119,6 +121,7 @@ impl From<&McpArgs> for Overrides {
             approve_timeout: typed.approve_timeout,
             client_name: typed.client_name.clone(),
             log_level: typed.log_level,
+            log_format: None,
             writing: match (typed.write, typed.filesystem_write_access) {
                 (true, _) => Writing::Allowed,
                 (false, true) => Writing::AsStored,
@@ -139,6 +142,7 @@ impl From<&ServeArgs> for Overrides {
             symlinks: typed.symlinks,
             hardlinks: typed.hardlinks,
             log_level: typed.log_level,
+            log_format: typed.operating.log_format,
             writing: Writing::Served,
             new_file_mode: typed.new_file_mode,
             ..Self::default()
@@ -198,6 +202,12 @@ pub(crate) fn resolve(
         }
         (None, None) => written.log_level.unwrap_or_default(),
     };
+    let log_format = match (overrides.log_format, &env.log_format) {
+        (Some(format), _) => format,
+        (None, Some(word)) => <LogFormat as clap::ValueEnum>::from_str(word, true)
+            .map_err(|_| bad_variable("PORTCULLIS_LOG_FORMAT", word, "text or json"))?,
+        (None, None) => LogFormat::default(),
+    };
     let mut roots = roots(env, overrides, &written)?;
     let writing = overrides.writing.resolved(env)?;
     let denied = overrides.permissions.filesystem_write == Some(ModeFlag::Deny);
@@ -212,6 +222,7 @@ pub(crate) fn resolve(
         roots,
         hooks: written.hooks.iter().map(hook).collect(),
         log_level,
+        log_format,
         resolver: match overrides.resolver {
             None | Some(ResolverFlag::Best) => Resolver::Best,
             Some(ResolverFlag::BestEffort) => Resolver::BestEffort,

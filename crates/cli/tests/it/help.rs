@@ -34,6 +34,7 @@ fn every_command_has_help() {
         "user remove",
         "user scope",
         "user link",
+        "user files",
         "token",
         "token create",
         "token list",

@@ -15,6 +15,7 @@ mod hammer;
 mod help;
 mod mcp;
 mod policy;
+mod recorded;
 mod sandbox;
 mod settings;
 mod state;

@@ -1,11 +1,15 @@
 //! Which answers count, how far they reach, and that each counts once.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 
-use portcullis_gate::{Answered, Caller, Decision, Reply, Surface};
+use portcullis_gate::{Answered, Caller, Claim, Decision, Reply, Surface};
 use portcullis_policy::Effect;
-use portcullis_proto::{Digest, Outcome, Principal, QuestionId, Reason, SessionId, Subject, Verb};
+use portcullis_proto::{
+    Digest, Failure, Outcome, Principal, QuestionId, Reason, SessionId, Subject, Verb,
+};
 
 use crate::rig::{People, Rig, alone, answer, asking_rig, block, open_rig, terminal, with};
 
@@ -254,6 +258,50 @@ fn an_answer_brought_with_the_call_goes_through_once() {
     }
 }
 
+/// Answers that can be taken, each once.
+struct Untaken(Mutex<Vec<QuestionId>>);
+
+impl Claim for Untaken {
+    fn take<'a>(
+        &'a self,
+        question: &'a QuestionId,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>> {
+        let mut left = self.0.lock().unwrap();
+        let at = left.iter().position(|one| one == question);
+        let taken = at.map(|at| drop(left.remove(at)));
+        Box::pin(std::future::ready(
+            taken.ok_or_else(|| Reason::AnswerUsed.into()),
+        ))
+    }
+}
+
+#[test]
+fn an_answer_is_taken_where_it_counts_and_by_one_alone() {
+    let rig = asking_rig();
+    let brought = suspended(&rig, Verb::Read, "a");
+    let untaken = Arc::new(Untaken(Mutex::new(vec![brought.question.clone()])));
+    let bring = || alone().bringing_untaken(brought.clone(), untaken.clone());
+    // A call that is refused before, or is about something else, uses nothing up.
+    assert_eq!(
+        rig.reason(&bring(), Verb::Read, "../a"),
+        Some(Reason::Escape)
+    );
+    assert_eq!(
+        rig.reason(&bring(), Verb::Write, "a"),
+        Some(Reason::Changed)
+    );
+    assert_eq!(untaken.0.lock().unwrap().len(), 1);
+    // Two bring it at once: both saw it untaken, and one is let through.
+    let (first, second) = (bring(), bring());
+    assert_eq!(block(rig.run(&first, Verb::Read, "a")), Ok("bytes"));
+    assert_eq!(
+        rig.reason(&second, Verb::Read, "a"),
+        Some(Reason::AnswerUsed)
+    );
+    assert_eq!(rig.acted(), 1);
+    assert!(untaken.0.lock().unwrap().is_empty());
+}
+
 #[test]
 fn an_answer_to_something_else_is_changed_and_used_up() {
     let rig = asking_rig();
@@ -308,7 +356,8 @@ fn a_lasting_answer_brought_from_the_agents_client_is_a_no() {
     brought.question = QuestionId::new("q_t_1");
     let caller = alone().bringing(brought);
     assert_eq!(block(rig.run(&caller, Verb::Read, "a")), Ok("bytes"));
-    assert_eq!(rig.kept.rules.lock().unwrap().len(), 1);
+    // It was kept when it was said: who took it back since has taken it back.
+    assert!(rig.kept.rules.lock().unwrap().is_empty());
 }
 
 #[test]

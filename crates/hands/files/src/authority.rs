@@ -206,6 +206,24 @@ impl Authority {
         Ok(declared)
     }
 
+    /// An authority over `roots` alone, behind the same gate.
+    pub(crate) fn over(
+        &self,
+        roots: BTreeMap<RootId, Arc<Declared>>,
+        default: Option<RootId>,
+    ) -> Self {
+        Self {
+            gate: Arc::clone(&self.gate),
+            roots,
+            default,
+            own_state: self.own_state.clone(),
+            home: self.home.clone(),
+            modes: self.modes,
+            data: self.data.clone(),
+            given: Mutex::default(),
+        }
+    }
+
     /// Every root, by name.
     pub fn roots(&self) -> impl Iterator<Item = &Arc<Declared>> {
         self.roots.values()

@@ -1,4 +1,5 @@
-//! What ignore files said, kept for as long as it is certain to be unchanged.
+//! What ignore files said, and which names directories hold, kept for as long as
+//! it is certain to be unchanged.
 //!
 //! Reading a file tells which ignore file names it, and three looks in every
 //! directory above would cost more than the read. A directory whose stamp is
@@ -19,6 +20,10 @@ use rustix::fs::Statx;
 use crate::ignores::{IgnoreKind, IgnoreLayer};
 use crate::meta::Meta;
 use crate::sys;
+
+mod names;
+
+pub(crate) use names::each_kept_name;
 
 /// How old a stamp must be when it is taken: several ticks of any kernel.
 const SETTLED_NS: i128 = 50_000_000;
@@ -104,6 +109,7 @@ pub(crate) struct Kept {
     /// The clock files are stamped by.
     now: fn() -> i128,
     dirs: Mutex<Dirs>,
+    names: names::Names,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +123,7 @@ impl Kept {
         Self {
             now,
             dirs: Mutex::default(),
+            names: names::Names::default(),
         }
     }
 
@@ -142,7 +149,9 @@ impl Kept {
             .chain(below.map(Some))
             .map(|path| {
                 let dir = dirs.by_path.get(path?)?;
-                (now - dir.since < BELIEVED_NS).then(|| dir.clone())
+                (0..BELIEVED_NS)
+                    .contains(&(now - dir.since))
+                    .then(|| dir.clone())
             })
             .collect()
     }

@@ -17,6 +17,7 @@ mod changes;
 mod deeds;
 mod dirs;
 mod errno;
+mod extension;
 mod guards;
 mod hashes;
 mod hiding;
@@ -54,10 +55,11 @@ pub use deeds::{
     SnapshotReply, SnapshotRequest, StatReply, TextFrom, TextReply, TextRequest, Tree, TreeNode,
     TreeRequest, Treeing, Unpacking, Want, Watch, WatchRequest, Watching,
 };
+pub use extension::{ExtensionFs, remove_extension_storage};
 pub use ledger::{
-    AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Problem, Record,
-    RecordCounts, RecordIdentity, RecordResource, RecordResources, RecordRoot, RecordSubject,
-    Records, Recovery, UnsignedTail, Verification, recover_torn,
+    AuditLog, BadLine, Fault, FileLedger, Filter, Follow, LedgerOptions, LineKind, Piece, Problem,
+    Record, RecordCounts, RecordIdentity, RecordResource, RecordResources, RecordRoot,
+    RecordSubject, Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
 pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};

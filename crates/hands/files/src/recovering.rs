@@ -112,9 +112,19 @@ impl Authority {
     /// Puts right what dead processes left in the roots declared here; `data`
     /// holds their audit. With `dry_run` it only says what it would do.
     pub fn recover(&self, data: &PrivateDir, dry_run: bool) -> Result<Vec<Interrupted>, Failure> {
+        let chains = unfinished(data)?;
+        // Extensions may not be at work yet: their storage is served all the same.
+        let stored = if chains.iter().all(|chain| chain.operations.is_empty()) {
+            Vec::new()
+        } else {
+            crate::extension::stored(data)
+        };
         let abandoned = crate::temp::sweep(data, dry_run);
+        if !dry_run {
+            crate::extension::sweep(data);
+        }
         let mut all: Vec<_> = abandoned.into_iter().map(Interrupted::workspace).collect();
-        for chain in unfinished(data)? {
+        for chain in chains {
             let mut all_here = true;
             let mut unbegun = Vec::new();
             for operation in &chain.operations {
@@ -123,7 +133,8 @@ impl Authority {
                     unbegun.push(operation);
                     continue;
                 };
-                let declared = self.roots().find(|d| d.root().identity() == root);
+                let mut served = self.roots().chain(&stored);
+                let declared = served.find(|d| d.root().identity() == root);
                 if declared.is_none() && crate::temp::is_of_workspace(operation) {
                     continue;
                 }
@@ -132,7 +143,7 @@ impl Authority {
                     all_here = false;
                     continue;
                 };
-                let interrupted = self.put_right(declared, operation, dry_run);
+                let interrupted = self.put_right(declared, &stored, operation, dry_run);
                 all_here &= interrupted.found != Leftover::Stuck;
                 all.push(interrupted);
             }
@@ -150,12 +161,13 @@ impl Authority {
     fn put_right(
         &self,
         declared: &Arc<Declared>,
+        stored: &[Arc<Declared>],
         operation: &Unfinished,
         dry_run: bool,
     ) -> Interrupted {
         let outcome = Case::new(declared, operation, dry_run).and_then(|case| {
             let outcome = case.put_right()?;
-            self.remove_made(operation, &outcome, dry_run)?;
+            self.remove_made(operation, stored, &outcome, dry_run)?;
             Ok(outcome)
         });
         let path = target(operation);
@@ -190,13 +202,14 @@ impl Authority {
     fn remove_made(
         &self,
         operation: &Unfinished,
+        stored: &[Arc<Declared>],
         outcome: &Outcomes,
         dry_run: bool,
     ) -> Result<(), Failure> {
         if outcome.done || dry_run || operation.made.is_empty() {
             return Ok(());
         }
-        for declared in self.roots() {
+        for declared in self.roots().chain(stored) {
             let identity = declared.root().identity();
             if operation.made.iter().any(|made| made.root == identity) {
                 case::remove_made(declared, operation, &case::way_to(operation))?;
@@ -283,6 +296,9 @@ fn subject(told: &RecordSubject) -> Subject {
         _ => Principal::Core { id },
     };
     let mut subject = Subject::of(principal);
+    if told.kind == "extension" {
+        subject.on_behalf_of = told.user.as_deref().map(Arc::from);
+    }
     subject.conversation_id = told.conversation_id.as_deref().map(ConversationId::new);
     subject.run_id = told.run_id.as_deref().map(RunId::new);
     subject

@@ -350,13 +350,13 @@ pub(crate) async fn archive_turn() -> ArchiveTurn {
 }
 
 /// Runs a whole walk, when it is its turn, on a thread that may block.
-async fn in_turn<T: Send + 'static>(
+pub(crate) async fn in_turn<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     in_turn_of(&TURNS, act).await
 }
 
-async fn in_turn_of<T: Send + 'static>(
+pub(crate) async fn in_turn_of<T: Send + 'static>(
     turns: &'static Semaphore,
     act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {

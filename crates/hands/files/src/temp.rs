@@ -38,7 +38,14 @@ const PREFIX: &str = "temp-";
 #[derive(Debug)]
 pub struct TempWorkspace {
     scope: ScopedFs,
+    /// Taken back before the directory goes: fields go in this order.
     _granted: Granted,
+    _place: Place,
+}
+
+/// The directory of one, gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
     parent: PrivateDir,
     name: String,
     /// Holds the lock.
@@ -53,7 +60,33 @@ impl Deref for TempWorkspace {
     }
 }
 
-impl Drop for TempWorkspace {
+impl Place {
+    /// Makes one under a name of its own.
+    pub(crate) fn make(data: &PrivateDir, policy: &RootPolicy) -> Result<(Self, Root), Failure> {
+        Self::called(data.sub(TEMP)?, fresh_name()?, policy)
+    }
+
+    fn called(
+        parent: PrivateDir,
+        name: String,
+        policy: &RootPolicy,
+    ) -> Result<(Self, Root), Failure> {
+        let (root, owner) = make(&parent, &name, policy)?;
+        let place = Self {
+            parent,
+            name,
+            _owner: owner,
+        };
+        Ok((place, root))
+    }
+
+    /// Its name, as a root's.
+    pub(crate) fn id(&self) -> Result<RootId, Failure> {
+        Ok(RootId::parse(&self.name).ok_or(Reason::Bug)?)
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
         // What cannot be removed now is swept away by the next start.
         let _left = remove_tree(self.parent.fd(), &self.name);
@@ -134,12 +167,11 @@ impl Authority {
                 })
             })
             .await?;
-        let (place, called) = (parent.clone(), name.clone());
         let policy = spec.policy.clone();
-        let (root, owner) = elsewhere(move || {
+        let (place, root) = elsewhere(move || {
             permit.spend(Key::turn(), |_, _, live| {
                 live.still()?;
-                make(&place, &called, &policy).map(|made| (made, Settled::default()))
+                Place::called(parent, name, &policy).map(|made| (made, Settled::default()))
             })
         })
         .await?;
@@ -147,9 +179,7 @@ impl Authority {
         Ok(TempWorkspace {
             scope: ScopedFs::new(Arc::clone(self.gate()), caller.clone(), declared),
             _granted: granted,
-            parent,
-            name,
-            _owner: owner,
+            _place: place,
         })
     }
 }
@@ -220,7 +250,7 @@ pub(crate) fn sweep(data: &PrivateDir, dry_run: bool) -> Vec<String> {
     swept
 }
 
-fn open_dir(parent: &PrivateDir, name: &str) -> Result<OwnedFd, Failure> {
+pub(crate) fn open_dir(parent: &PrivateDir, name: &str) -> Result<OwnedFd, Failure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent.fd().as_fd(), name, flags, Mode::empty()).map_err(failure)
 }

@@ -16,7 +16,7 @@ use crate::guards::takes_protected;
 use crate::meta::Meta;
 use crate::options::WriteOptions;
 use crate::root::Root;
-use crate::scoped::{ScopedFs, elsewhere};
+use crate::scoped::{ScopedFs, elsewhere, in_turn};
 use crate::undo::{Entry, Pre, State, UndoStore, Where};
 use crate::writing::{
     Base, Circumstances, Content, Parents, PathLock, Place, Source, Want, digest_file, entry_of,
@@ -32,10 +32,35 @@ pub struct Undone {
     pub redo: Option<String>,
 }
 
+/// The longest name of an operation.
+const MAX_ID: usize = 128;
+
 impl ScopedFs {
     /// What can be undone in this root, oldest first.
     pub fn undo_entries(&self) -> Result<Vec<Entry>, Failure> {
         self.undo()?.map_or(Ok(Vec::new()), |store| store.entries())
+    }
+
+    /// The same, read where it may wait for the disk, and by few at once: each
+    /// holds all there are.
+    pub async fn list_undo(&self) -> Result<Vec<Entry>, Failure> {
+        let scope = self.clone();
+        in_turn(move || scope.undo_entries()).await
+    }
+
+    /// The operation `id`, if it can be undone in this root. What could be no
+    /// operation's name is none.
+    pub async fn undo_entry(&self, id: &str) -> Result<Option<Entry>, Failure> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if !(1..=MAX_ID).contains(&id.len()) || !id.bytes().all(plain) {
+            return Ok(None);
+        }
+        let (scope, id) = (self.clone(), id.to_owned());
+        elsewhere(move || match scope.undo()? {
+            Some(store) => Ok(store.entry(&id)?.filter(|entry| entry.id == id)),
+            None => Ok(None),
+        })
+        .await
     }
 
     /// Where this root's displaced files are kept.

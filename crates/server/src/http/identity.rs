@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_proto::{Principal, Scope, ScopeSet};
+use portcullis_proto::{Principal, Scope, ScopeSet, Subject};
 
 /// Who makes a request. Proves that a credential was presented and held at
 /// that moment; does not prove that anything may be done.
@@ -28,6 +28,19 @@ pub enum Via {
 }
 
 impl Identity {
+    /// Who it is in questions and in the record, where an extension is named
+    /// with the person it acts for.
+    pub fn subject(&self) -> Subject {
+        let subject = Subject::of(self.principal.clone());
+        match &self.principal {
+            Principal::Extension { .. } => subject.on_behalf_of(Arc::clone(&self.user)),
+            Principal::Core { .. }
+            | Principal::User { .. }
+            | Principal::Token { .. }
+            | Principal::Automation { .. } => subject,
+        }
+    }
+
     /// Whether its credential is for `scope`.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.has(scope)

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +22,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::limits::{
-    DRAIN_PATIENCE, HANDSHAKE_PATIENCE, HEAD_PATIENCE, MAX_CONNECTIONS, MAX_HEAD, MAX_HEADERS,
+    DRAIN_PATIENCE, HANDSHAKE_PATIENCE, HEAD_PATIENCE, LEFT_TO_OTHERS, MAX_CONNECTIONS, MAX_HEAD,
+    MAX_HEADERS,
 };
 use super::patient::Patient;
 use super::server::Server;
+use super::shares::Places;
 
 /// How long to wait before taking connections again when the system has no
 /// room for one more.
@@ -98,7 +100,9 @@ pub async fn listen(
     let listener = TcpListener::from_std(listening.listener)?;
     // The rest is for the files they ask for.
     let room = usize::try_from(listening.handles / 4 * 3).unwrap_or(MAX_CONNECTIONS);
-    let room = Arc::new(Semaphore::new(room.clamp(1, MAX_CONNECTIONS)));
+    let room = room.clamp(1, MAX_CONNECTIONS);
+    let addresses = Places::new("connections", usize::MAX, room - room / LEFT_TO_OTHERS);
+    let room = Arc::new(Semaphore::new(room));
     let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
     tokio::pin!(end);
     loop {
@@ -121,11 +125,15 @@ pub async fn listen(
                 taken
             }
         };
+        let Ok(share) = addresses.take(&network(from.ip())) else {
+            over_its_share(&stream, listening.tls.is_some());
+            continue;
+        };
         let (server, tls) = (Arc::clone(&server), listening.tls.clone());
         let draining = draining.clone();
         tasks.spawn(async move {
             serve(stream, from, tls, server, draining).await;
-            drop(place);
+            drop((place, share));
         });
     }
     drop(listener);
@@ -136,6 +144,31 @@ pub async fn listen(
     // line all the same.
     drop(tokio::time::timeout(DRAIN_PATIENCE, tasks.wait()).await);
     Ok(())
+}
+
+/// Whose connections are counted together: an address, or the network that a
+/// household or a machine of the newer kind is given.
+fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// Says so, where that can be said without waiting, and lets it go.
+fn over_its_share(stream: &TcpStream, is_encrypted: bool) {
+    const BODY: &str = r#"{"error":"This address has as many connections as it may. Close one, or wait.","code":"too_many_connections"}"#;
+    if !is_encrypted {
+        let length = BODY.len();
+        let said = format!(
+            "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{BODY}"
+        );
+        // Whoever does not take it at once does not hear it.
+        let _said = stream.try_write(said.as_bytes());
+    }
 }
 
 async fn serve(
@@ -164,7 +197,7 @@ where
 {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(server.answer(request, from.ip()).await) }
+        async move { Ok::<_, Infallible>(server.answer(request, network(from.ip())).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

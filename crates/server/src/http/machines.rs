@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use portcullis_tools::Machine;
-use serde_json::{Value, json};
+use portcullis_proto::{Failure, Principal, RootId};
+use portcullis_tools::{Extensions, Machine};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::identity::Identity;
 
@@ -13,13 +16,39 @@ pub trait Machines: Send + Sync {
     /// it has no tools either.
     fn of(&self, identity: &Identity) -> Option<Arc<dyn Machine>>;
 
-    /// What there is and why, for `/status`.
-    fn status(&self, identity: &Identity) -> Value;
+    /// What there is and why, for `/status`, and whether files are switched on.
+    fn status(&self, identity: &Identity, filesystem_enabled: bool) -> Value;
+
+    /// Removes what an extension that was removed has stored, where any store.
+    fn forget_extension(&self, _storage: &RootId) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// What `GET /status` replies with.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StatusReply {
+    /// The version of the program.
+    version: &'static str,
+    /// Whom the credential stands for.
+    user: String,
+    /// What it is for, with commas.
+    scopes: String,
+    /// Where the files are: on this machine, or nowhere.
+    #[schemars(extend("enum" = ["local", "none"]))]
+    provider: &'static str,
+    /// On what that was decided.
+    evidence: Vec<String>,
+    /// Whether the person's files are switched on.
+    filesystem_enabled: bool,
 }
 
 /// The machine this server runs on, or none.
 pub struct Providers {
     local: Option<Arc<dyn Machine>>,
+    /// The extensions that work here, each with a machine of its own.
+    extensions: Option<Arc<Extensions>>,
     /// On what it was decided, for `/status`.
     evidence: Vec<String>,
 }
@@ -28,6 +57,7 @@ impl std::fmt::Debug for Providers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Providers")
             .field("local", &self.local.is_some())
+            .field("extensions", &self.extensions.is_some())
             .field("evidence", &self.evidence)
             .finish()
     }
@@ -36,22 +66,55 @@ impl std::fmt::Debug for Providers {
 impl Providers {
     /// With the machine it runs on, if that is served, and why.
     pub fn new(local: Option<Arc<dyn Machine>>, evidence: Vec<String>) -> Self {
-        Self { local, evidence }
+        Self {
+            local,
+            extensions: None,
+            evidence,
+        }
+    }
+
+    /// With the extensions that work here.
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: Arc<Extensions>) -> Self {
+        self.extensions = Some(extensions);
+        self
     }
 }
 
 impl Machines for Providers {
-    fn of(&self, _identity: &Identity) -> Option<Arc<dyn Machine>> {
-        self.local.clone()
+    fn of(&self, identity: &Identity) -> Option<Arc<dyn Machine>> {
+        match &identity.principal {
+            // What cannot be made for it now, it does not have.
+            Principal::Extension { id } => {
+                self.extensions.as_ref()?.machine(id, &identity.user).ok()
+            }
+            Principal::Core { .. }
+            | Principal::User { .. }
+            | Principal::Token { .. }
+            | Principal::Automation { .. } => self.local.clone(),
+        }
     }
 
-    fn status(&self, identity: &Identity) -> Value {
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "user": &*identity.user,
-            "scopes": identity.scopes.to_string(),
-            "provider": if self.local.is_some() { "local" } else { "none" },
-            "evidence": self.evidence,
-        })
+    fn forget_extension(&self, storage: &RootId) -> Result<(), Failure> {
+        match &self.extensions {
+            Some(extensions) => extensions.remove_storage(storage),
+            None => Ok(()),
+        }
+    }
+
+    fn status(&self, identity: &Identity, filesystem_enabled: bool) -> Value {
+        let status = StatusReply {
+            version: env!("CARGO_PKG_VERSION"),
+            user: identity.user.as_ref().to_owned(),
+            scopes: identity.scopes.to_string(),
+            provider: if self.local.is_some() {
+                "local"
+            } else {
+                "none"
+            },
+            evidence: self.evidence.clone(),
+            filesystem_enabled,
+        };
+        serde_json::to_value(status).unwrap_or_default()
     }
 }

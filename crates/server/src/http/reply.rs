@@ -8,7 +8,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use portcullis_gate::Warrant;
-use portcullis_proto::{Failure, Json, ToolReply};
+use portcullis_proto::{Failure, Json, Reason, ToolReply};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What a reply carries: written already, or a stream.
@@ -18,6 +19,9 @@ pub type Body = BoxBody<Bytes, Infallible>;
 pub type Reply = Response<Body>;
 
 const JSON_TYPE: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+
+/// No other page may take a reply in as a picture or a script.
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Names the attempt, as its line in the audit does.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("portcullis-request-id");
@@ -36,15 +40,25 @@ pub(crate) fn written(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// What every reply says of itself: it is not kept, and is what it says it is.
+/// What every reply says of itself: it is not kept, is what it says it is, and is
+/// for no other page.
 pub(crate) fn guarded(headers: &mut http::HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
 }
 
 /// A value as JSON.
 pub(crate) fn value(status: StatusCode, value: &Value) -> Reply {
     written(status, value.to_string())
+}
+
+/// A shape of ours as JSON.
+pub(crate) fn of<T: Serialize>(status: StatusCode, body: &T) -> Reply {
+    match serde_json::to_string(body) {
+        Ok(text) => written(status, text),
+        Err(error) => failure(&Failure::from(Reason::Bug).detail(error)),
+    }
 }
 
 /// A refusal that is not a file's: `{error}`, and `code` where programs look for one.

@@ -38,6 +38,14 @@ pub(crate) enum Desk {
     Audit,
     WatchAudit,
     Metrics,
+    Extensions,
+    RegisterExtension,
+    ApproveExtension,
+    ExtensionToken,
+    RevokeExtension,
+    RemoveExtension,
+    OpenApi,
+    Switch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +89,7 @@ pub(crate) enum Mcp {
 pub(crate) struct Route {
     pub(crate) op: Op,
     pub(crate) method: Method,
-    /// May end in `{id}`, which stands for one segment.
+    /// May hold `{id}`, which stands for one segment.
     pub(crate) path: &'static str,
     /// How the audit and the metrics name it.
     pub(crate) name: &'static str,
@@ -164,6 +172,15 @@ pub(crate) const ROUTES: &[Route] = table! {
     Desk Audit GET "/audit" AUDIT, Some("portcullis_audit");
     Desk WatchAudit GET "/audit/events" AUDIT, Some("portcullis_audit");
     Desk Metrics GET "/metrics" AUDIT, Some("portcullis_metrics");
+    Desk Extensions GET "/extensions" APPROVE, Some("portcullis_extensions");
+    Desk RegisterExtension POST "/extensions" READ, Some("portcullis_extensions");
+    Desk ApproveExtension POST "/extensions/{id}/approve" APPROVE, Some("portcullis_extensions");
+    Desk ExtensionToken POST "/extensions/{id}/token" APPROVE, Some("portcullis_extensions");
+    Desk RevokeExtension POST "/extensions/{id}/revoke" APPROVE, Some("portcullis_extensions");
+    Desk RemoveExtension DELETE "/extensions/{id}" APPROVE, Some("portcullis_extensions");
+    Desk OpenApi GET "/openapi.json" None, Some("portcullis_openapi");
+    Desk Switch POST "/filesystem/toggle" None, Some("portcullis_filesystem_toggle");
+    Desk Switch POST "/instance-ai/filesystem/toggle" None, Some("portcullis_filesystem_toggle");
     Mcp Post POST "/mcp" None, Some("portcullis_mcp");
     Mcp Get GET "/mcp" None, Some("portcullis_mcp");
     Mcp Delete DELETE "/mcp" None, Some("portcullis_mcp");
@@ -291,6 +308,9 @@ mod tests {
                 "/sign-in",
                 "/sign-out",
                 "/approve/{id}",
+                "/openapi.json",
+                "/filesystem/toggle",
+                "/instance-ai/filesystem/toggle",
                 "/mcp",
                 "/mcp",
                 "/mcp",

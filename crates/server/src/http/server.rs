@@ -8,23 +8,28 @@ use std::time::Duration;
 use http::header::{ALLOW, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
-use portcullis_gate::{Clock, Gate};
-use portcullis_store::Store;
-use tokio::sync::Semaphore;
+use portcullis_gate::{Caller, Clock, Gate};
+use portcullis_proto::Verb;
+use portcullis_store::{Store, Switch};
 use tokio_util::sync::CancellationToken;
 
-use super::desk::{self, AuditSource, Feeds, Metrics};
-use super::door::{Door, Doorman, Met, Standing};
+use super::called::Called;
+use super::desk::{self, AuditSource, Feeds, FilesOff, Metrics};
+use super::door::{COOKIE_NAME, Door, Doorman, Met, Standing, TLS_COOKIE_NAME, presented};
 use super::guard::{Allowed, Turned};
-use super::guests::Guests;
+use super::guests::{Guests, NotIn};
+use super::held::{holding, is_stream};
 use super::identity::Identity;
-use super::limits::MAX_UPLOADS;
 use super::machines::Machines;
 use super::reply::{self, Reply};
 use super::rest;
-use super::routes::{Found, Op, Open, Route, find};
-use crate::mcp::{McpHttp, OAuthResource};
+use super::routes::{Desk, Files, Found, Mcp, Op, Open, Route, find};
+use super::shares::{Holder, Shares, over};
+use super::speaking;
+use crate::mcp::{McpHttp, OAuthResource, Wrong};
+use crate::telemetry::Telemetry;
 
 /// What a server is made of.
 pub struct ServerParts {
@@ -54,6 +59,8 @@ pub struct ServerParts {
     pub mcp: McpHttp,
     /// Who else issues tokens, as clients are told.
     pub oauth: Option<OAuthResource>,
+    /// Takes note of requests for a collector; nothing where there is none.
+    pub telemetry: Option<Arc<Telemetry>>,
 }
 
 impl std::fmt::Debug for ServerParts {
@@ -74,14 +81,20 @@ pub trait Observer: Send + Sync {
 /// One answered request.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Its number in this process.
-    pub number: u64,
+    /// What it is called, in the reply too.
+    pub request_id: &'a str,
+    /// The attempt the reply tells of, as the audit names it.
+    pub attempt: Option<&'a str>,
+    /// How it was asked: a method of HTTP's own, or `_OTHER`.
+    pub method: &'static str,
     /// The route, as the table names it; nothing where there is none.
     pub route: Option<&'static str>,
     /// The status of the reply.
     pub status: u16,
     /// How long it took until the reply began.
     pub duration_us: u64,
+    /// Bytes of the reply's body; nothing for a stream.
+    pub bytes: Option<u64>,
     /// Who asked, if a credential said so.
     pub identity: Option<&'a Identity>,
 }
@@ -89,9 +102,11 @@ pub struct Seen<'a> {
 /// Serves requests.
 pub struct Server {
     pub(crate) parts: ServerParts,
-    pub(crate) uploads: Semaphore,
+    pub(crate) shares: Arc<Shares>,
     pub(crate) feeds: Feeds,
     pub(crate) metrics: Metrics,
+    /// What the cookie of a sign-in is called here.
+    pub(crate) cookie: &'static str,
     door: Door,
     requests: AtomicU64,
     ending: CancellationToken,
@@ -119,7 +134,8 @@ pub(crate) struct Asked {
 impl Asked {
     /// Its credential, for a stream that goes on after the request was let in.
     pub(crate) fn standing(&self, server: &Server) -> Standing {
-        Standing::of(&server.parts.doorman, &self.head.headers, self.route.scope)
+        let presented = presented(&self.head.headers, server.cookie);
+        Standing::of(&server.parts.doorman, presented, self.route.scope)
     }
 }
 
@@ -136,8 +152,13 @@ impl Server {
     /// Makes it; [`listen`](super::listen) starts it.
     pub fn new(parts: ServerParts) -> Arc<Self> {
         Arc::new(Self {
+            shares: parts.mcp.shares(),
+            cookie: if parts.url.starts_with("https://") {
+                TLS_COOKIE_NAME
+            } else {
+                COOKIE_NAME
+            },
             parts,
-            uploads: Semaphore::new(MAX_UPLOADS),
             feeds: Feeds::default(),
             metrics: Metrics::default(),
             door: Door::new(),
@@ -157,14 +178,37 @@ impl Server {
         &self.ending
     }
 
+    /// Lets somebody in, as it is now where that changed meanwhile.
+    fn let_in(
+        &self,
+        identity: &mut Identity,
+        now_us: u64,
+        now: impl Fn() -> Option<Identity>,
+    ) -> Result<(), NotIn> {
+        let guests = &self.parts.guests;
+        match guests.let_in(identity, now_us, &now) {
+            Err(NotIn::Changed(changed)) => {
+                *identity = changed;
+                guests.let_in(identity, now_us, now)
+            }
+            other => other,
+        }
+    }
+
     /// Answers one request.
     pub(super) async fn answer(
         self: &Arc<Self>,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         from: IpAddr,
     ) -> Reply {
         let began_us = self.parts.clock.monotonic_us();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let called = Called::of(request.headers(), self.parts.gate.tag(), number);
+        let telemetry = self.parts.telemetry.as_ref();
+        let traced = telemetry.and_then(|telemetry| telemetry.begin(request.headers()));
+        let trace = traced.map(|traced| traced.trace);
+        called.go_along(trace, request.extensions_mut());
+        let method = known(request.method());
         let origin = request.headers().get(ORIGIN).cloned();
         let mut noted = Noted::default();
         let mut reply = self.admitted(request, from, &mut noted).await;
@@ -173,15 +217,23 @@ impl Server {
         {
             share(&mut reply, origin);
         }
+        called.mark(reply.headers_mut());
+        let attempt = reply.headers().get(reply::REQUEST_ID);
         let seen = Seen {
-            number,
+            request_id: called.name(),
+            attempt: attempt.and_then(|id| id.to_str().ok()),
+            method,
             route: noted.route,
             status: reply.status().as_u16(),
             duration_us: self.parts.clock.monotonic_us().saturating_sub(began_us),
+            bytes: reply.body().size_hint().exact(),
             identity: noted.identity.as_ref(),
         };
         self.metrics.count(&seen);
         self.parts.observer.seen(&seen);
+        if let (Some(telemetry), Some(traced)) = (telemetry, &traced) {
+            telemetry.answered(traced, &seen, self.scheme());
+        }
         reply
     }
 
@@ -191,7 +243,7 @@ impl Server {
         from: IpAddr,
         noted: &mut Noted,
     ) -> Reply {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         if let Err(turned) = self.parts.allowed.admit(&head.headers, &head.uri) {
             noted.turned_away = true;
             return turn_away(turned);
@@ -218,15 +270,18 @@ impl Server {
                 return reply;
             }
         }
-        let met = self.door.meet(
-            &*self.parts.doorman,
-            &head.headers,
-            from,
-            self.parts.clock.monotonic_us(),
-        );
-        let identity = match met {
+        let now_us = self.parts.clock.monotonic_us();
+        let presented = presented(&head.headers, self.cookie);
+        let met = self
+            .door
+            .meet(&*self.parts.doorman, presented, from, now_us);
+        let unauthorized = || {
+            let reply = reply::refused(StatusCode::UNAUTHORIZED, "Unauthorized", None);
+            self.challenged(reply, presented.map_or(Wrong::Nothing, |_| Wrong::Token))
+        };
+        let mut identity = match met {
             Met::Known(identity) => identity,
-            Met::Unknown => return self.unauthorised(),
+            Met::Unknown => return unauthorized(),
             Met::TooMany => return too_many(),
         };
         noted.identity = Some(identity.clone());
@@ -237,7 +292,32 @@ impl Server {
                 return no_route();
             }
         };
-        self.parts.guests.welcome(&identity);
+        let now = || presented.and_then(|(via, text)| self.parts.doorman.known(via, text));
+        match self.let_in(&mut identity, now_us, now) {
+            Ok(()) => {}
+            Err(NotIn::TooFast(wait)) => return too_fast(wait),
+            Err(NotIn::Gone | NotIn::Changed(_)) => return unauthorized(),
+        }
+        let mut lacking = route.scope.filter(|scope| !identity.may(*scope));
+        if self.parts.doorman.files(&identity.user) == Switch::Off {
+            head.extensions.insert(FilesOff(Arc::clone(&identity.user)));
+            // Another credential has it no more than this one.
+            lacking = None;
+        }
+        // Taken before anything is begun. What `POST /mcp` streams is the answer to
+        // a call, and counts among the sessions.
+        let place = if may_stream(route.op, &head.headers) {
+            match self.shares.streams.take(&Holder::of(&identity.principal)) {
+                Ok(place) => Some(place),
+                Err(why) => {
+                    let caller = Caller::new(identity.subject(), route.name).by_grant_alone();
+                    let why = self.parts.gate.refuse(&caller, Verb::Watch, "stream", why);
+                    return over(&why);
+                }
+            }
+        } else {
+            None
+        };
         let asked = Asked {
             route,
             id,
@@ -246,19 +326,27 @@ impl Server {
             body: Some(body),
             workspace,
         };
-        match route.op {
+        let reply = match route.op {
             Op::Files(files) => rest::answer(self, asked, files).await,
             Op::Desk(desk) => desk::at(self, asked, desk).await,
-            Op::Mcp(_) => match asked.body {
-                Some(body) => {
-                    let request = Request::from_parts(asked.head, body);
-                    let mut answer = self.parts.mcp.answer(asked.identity, request).await;
-                    reply::guarded(answer.headers_mut());
-                    answer
-                }
-                None => no_route(),
-            },
+            Op::Mcp(_) => speaking::answer(self, asked).await,
             Op::Open(open) => self.open(open, &asked.head, asked.body).await,
+        };
+        match (place, lacking) {
+            (Some(place), _) if is_stream(&reply) => holding(reply, place),
+            (_, Some(scope)) if reply.status() == StatusCode::FORBIDDEN => {
+                self.challenged(reply, Wrong::Scope(scope))
+            }
+            (_, Some(_) | None) => reply,
+        }
+    }
+
+    /// How clients reach this server.
+    fn scheme(&self) -> &'static str {
+        if self.parts.url.starts_with("https://") {
+            "https"
+        } else {
+            "http"
         }
     }
 
@@ -276,13 +364,42 @@ impl Server {
         }
     }
 
-    fn unauthorised(&self) -> Reply {
-        let mut reply = reply::refused(StatusCode::UNAUTHORIZED, "Unauthorized", None);
-        let challenge = self.parts.oauth.as_ref().map(OAuthResource::challenge);
+    /// The reply, saying what is wrong with the credential and where to get one,
+    /// if an issuer elsewhere gives them out.
+    fn challenged(&self, mut reply: Reply, wrong: Wrong) -> Reply {
+        let challenge = self.parts.oauth.as_ref().map(|one| one.challenge(wrong));
         if let Some(Ok(challenge)) = challenge.as_deref().map(HeaderValue::from_str) {
             reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         reply
+    }
+}
+
+/// A method by its name, as OpenTelemetry knows them: what a client made up is
+/// none of them.
+fn known(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        "PATCH" => "PATCH",
+        "OPTIONS" => "OPTIONS",
+        "TRACE" => "TRACE",
+        "CONNECT" => "CONNECT",
+        _ => "_OTHER",
+    }
+}
+
+/// Whether what is asked for may be told as events for as long as one listens.
+fn may_stream(op: Op, headers: &http::HeaderMap) -> bool {
+    match op {
+        Op::Files(Files::Watch)
+        | Op::Desk(Desk::WatchApprovals | Desk::WatchAudit)
+        | Op::Mcp(Mcp::Get) => true,
+        Op::Files(Files::Search) => rest::is_to_be_told(headers),
+        Op::Files(_) | Op::Desk(_) | Op::Mcp(Mcp::Post | Mcp::Delete) | Op::Open(_) => false,
     }
 }
 
@@ -320,6 +437,19 @@ fn too_many() -> Reply {
     reply
 }
 
+/// A good credential, used faster than it may be.
+fn too_fast(wait: Duration) -> Reply {
+    let mut reply = reply::refused(
+        StatusCode::TOO_MANY_REQUESTS,
+        "This credential asks faster than it may. Nothing was done; wait, and ask again.",
+        Some("rate_limit_exceeded"),
+    );
+    // Whole seconds, and never none.
+    let seconds = HeaderValue::from(wait.as_secs() + 1);
+    reply.headers_mut().insert(RETRY_AFTER, seconds);
+    reply
+}
+
 fn other_methods(methods: &[&'static Method]) -> Reply {
     let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
     let mut reply = reply::refused(
@@ -344,7 +474,7 @@ fn preflight() -> Reply {
     headers.insert(
         http::header::ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static(
-            "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, portcullis-conversation, portcullis-question, portcullis-run, prefer, range, x-qwen-client-id",
+            "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, portcullis-conversation, portcullis-question, portcullis-run, prefer, range, traceparent, tracestate, x-qwen-client-id, x-request-id",
         ),
     );
     headers.insert(
@@ -358,5 +488,11 @@ fn preflight() -> Reply {
 fn share(reply: &mut Reply, origin: HeaderValue) {
     let headers = reply.headers_mut();
     headers.insert(http::header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(
+        http::header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static(
+            "accept-ranges, allow, content-range, etag, mcp-session-id, portcullis-hooks, portcullis-policy, portcullis-request-id, retry-after, www-authenticate",
+        ),
+    );
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }

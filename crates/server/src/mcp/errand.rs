@@ -4,17 +4,19 @@
 use std::sync::Arc;
 
 use portcullis_gate::{Approver, Caller, CancelFlag, Question};
-use portcullis_proto::{Failure, QuestionId, Reason};
+use portcullis_proto::{Failure, Reason};
 use portcullis_store::{DurableApprover, ParkedApprover};
 use rmcp::model::{InputRequiredResult, InputResponses, ProtocolVersion, RequestMetaObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
+use super::Asking;
 use super::ask::{Elicit, Suspend};
 use super::handler::Handler;
 use super::resume;
 use super::seat::{Seat, Seats};
 use super::tasks::MAX_ARGUMENTS;
+use crate::answers;
 
 /// The key under which a retried call names the question it was ended with.
 const QUESTION: &str = "portcullis/question";
@@ -115,7 +117,7 @@ impl Handler {
     }
 
     /// Brings the answer a retried call carries, if it carries one.
-    pub(super) fn with_answer(
+    pub(super) async fn with_answer(
         &self,
         caller: Caller,
         meta: &RequestMetaObject,
@@ -123,14 +125,12 @@ impl Handler {
     ) -> Result<Caller, Failure> {
         if let Some(question) = meta.get(QUESTION) {
             let id = question.as_str().unwrap_or_default();
-            let who = &caller.subject.principal;
-            let answered = resume::collect(&self.asking, QuestionId::new(id), who)?;
-            return Ok(caller.bringing(answered));
+            let Asking { store, clock, .. } = &*self.asking;
+            return answers::bring(store, clock, caller, id).await;
         }
         match (brought.state, brought.responses) {
             (Some(state), Some(responses)) => {
-                let answered = resume::resume(&self.asking, state, responses, brought.bound)?;
-                Ok(caller.bringing(answered))
+                resume::resume(&self.asking, caller, state, responses, brought.bound).await
             }
             (Some(_), None) | (None, Some(_)) => Err(Failure::new(
                 Reason::BadArguments,
@@ -141,14 +141,21 @@ impl Handler {
     }
 
     /// The end of a call that waits for a person, if it does.
-    pub(super) fn waiting(&self, errand: &Errand, bound: &[u8]) -> Option<Result<Parked, Failure>> {
+    pub(super) async fn waiting(
+        &self,
+        errand: &Errand,
+        bound: &[u8],
+    ) -> Option<Result<Parked, Failure>> {
         match errand.later.as_ref()? {
             Later::Form(slot) => {
                 let question = slot.take()?;
-                Some(resume::suspend(&self.asking, &question, bound).map(Parked::Form))
+                let suspended = resume::suspend(&self.asking, question, bound).await;
+                Some(suspended.map(Parked::Form))
             }
             Later::Page(parked, pages) => {
-                let left = resume::left(&self.asking, &parked.last()?).transpose()?;
+                let left = resume::left(&self.asking, parked.last()?)
+                    .await
+                    .transpose()?;
                 Some(left.map(|question| Parked::Page(Box::new(question), Arc::clone(pages))))
             }
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_gate::Headway;
 use portcullis_proto::{Failure, Reason, ScopeSet, ToolCall, ToolReply};
-use portcullis_tools::ResourceWatch;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CreateTaskResult,
     DiscoverResult, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
@@ -20,12 +20,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::errand::{Brought, Parked, unless_cancelled};
+use super::errand::{Brought, Errand, Parked, unless_cancelled};
 use super::seat::{Seat, Seats};
-use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, tell_changes, tell_end};
+use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, Watched, tell_changes, tell_end};
 use super::tasks::{Tasks, Waiting};
 use super::written::{self, Writer};
 use super::{Asking, HttpMcpParts, McpParts, resume, shape};
+use crate::http::{Holder, Long, Names, Shares, Turn};
 
 /// Serves one client on a pipe, or one request or session over HTTP.
 #[derive(Clone)]
@@ -34,6 +35,8 @@ pub(super) struct Handler {
     pub(super) asking: Arc<Asking>,
     subscriptions: Arc<Subscriptions>,
     tasks: Arc<Tasks>,
+    /// What each caller may hold; nothing where there is one alone.
+    shares: Option<Arc<Shares>>,
 }
 
 impl Handler {
@@ -53,11 +56,17 @@ impl Handler {
             scopes: ScopeSet::ALL,
             by_grant_alone: false,
             waits: Duration::ZERO,
+            files_off: None,
+            names: Names::default(),
         };
         Self::new(Seats::One(seat), Arc::new(asking), Arc::default())
     }
 
-    pub(super) fn for_everyone(parts: HttpMcpParts, ending: CancellationToken) -> Self {
+    pub(super) fn for_everyone(
+        parts: HttpMcpParts,
+        ending: CancellationToken,
+        shares: Arc<Shares>,
+    ) -> Self {
         let asking = Asking {
             store: parts.store.clone(),
             clock: Arc::clone(&parts.clock),
@@ -66,20 +75,19 @@ impl Handler {
             pending_for: parts.pending_for,
             ending,
         };
-        Self::new(
-            Seats::Each(Arc::new(parts)),
-            Arc::new(asking),
-            Arc::default(),
-        )
+        let seats = Seats::Each(Arc::new(parts));
+        Self {
+            shares: Some(shares),
+            ..Self::new(seats, Arc::new(asking), Arc::default())
+        }
     }
 
     /// The same, for another session: it listens to nothing yet.
     pub(super) fn afresh(&self) -> Self {
-        Self::new(
-            self.seats.clone(),
-            Arc::clone(&self.asking),
-            Arc::clone(&self.tasks),
-        )
+        Self {
+            subscriptions: Arc::default(),
+            ..self.clone()
+        }
     }
 
     fn new(seats: Seats, asking: Arc<Asking>, tasks: Arc<Tasks>) -> Self {
@@ -88,6 +96,7 @@ impl Handler {
             asking,
             subscriptions: Arc::default(),
             tasks,
+            shares: None,
         }
     }
 
@@ -105,16 +114,33 @@ impl Handler {
         &self,
         uri: &str,
         context: &RequestContext<RoleServer>,
-    ) -> Result<ResourceWatch, Failure> {
+    ) -> Result<Watched, Failure> {
         let mut errand = self
             .errand("mcp/resources/subscribe", context)
             .map_err(|_| Failure::from(Reason::Bug))?;
         errand.caller.approver = None;
         errand.may_use_resources(uri)?;
+        let who = Holder::of(&errand.caller.subject.principal);
+        let take = |shares: &Arc<Shares>| shares.watches.take(&who);
+        let place = self.shares.as_ref().map(take).transpose();
+        let place = place.map_err(|why| errand.seat.machine.refuse(&errand.caller, uri, why))?;
         let watch = errand.seat.machine.watch_resource(&errand.caller, uri);
-        unless_cancelled(context, &errand.cancel, watch)
+        let watch = unless_cancelled(context, &errand.cancel, watch)
             .await
-            .and_then(|begun| begun)
+            .and_then(|begun| begun)?;
+        Ok(Watched { watch, place })
+    }
+
+    /// Waits until a call of `tool` may begin, where it is one of those that
+    /// take long.
+    async fn turn(&self, errand: &Errand, tool: &str) -> Result<Option<Turn>, Failure> {
+        match (&self.shares, Long::of_tool(tool)) {
+            (Some(shares), Some(long)) => {
+                let who = &errand.caller.subject.principal;
+                shares.turn(long, who).await.map(Some)
+            }
+            (Some(_) | None, _) => Ok(None),
+        }
     }
 
     /// What keeps a task; for who did not begin it there is none, and that it
@@ -216,10 +242,13 @@ impl ServerHandler for Handler {
             responses: request.input_responses.as_ref(),
             bound: &bound,
         };
-        let ready = errand
-            .seat
-            .check_tool(&name)
-            .and_then(|()| self.with_answer(errand.caller.clone(), &context.meta, &brought));
+        let ready = match errand.seat.check_tool(&name) {
+            Ok(()) => {
+                let caller = errand.caller.clone();
+                self.with_answer(caller, &context.meta, &brought).await
+            }
+            Err(unknown) => Err(unknown),
+        };
         match ready {
             Ok(caller) => errand.caller = caller,
             Err(why) => {
@@ -233,12 +262,17 @@ impl ServerHandler for Handler {
         let call = ToolCall { name, arguments };
         let kept = errand.keeps(&context, &bound).then(|| call.clone());
         let machine = &errand.seat.machine;
-        let call = machine.call(&errand.caller, call);
+        let call = async {
+            match self.turn(&errand, &call.name).await {
+                Ok(_turn) => machine.call(&errand.caller, call).await,
+                Err(why) => ToolReply::failed(&machine.refuse(&errand.caller, &call.name, why)),
+            }
+        };
         let reply = match unless_cancelled(&context, &errand.cancel, call).await {
             Ok(reply) => reply,
             Err(failure) => ToolReply::failed(&failure),
         };
-        let reply = match self.waiting(&errand, &bound) {
+        let reply = match self.waiting(&errand, &bound).await {
             Some(Ok(Parked::Form(question))) => {
                 return Ok(CallToolResponse::InputRequired(question));
             }
@@ -342,6 +376,7 @@ impl ServerHandler for Handler {
             .map_err(|failure| shape::error(&failure))?;
         errand.caller = self
             .with_answer(errand.caller.clone(), &context.meta, &brought)
+            .await
             .map_err(|why| {
                 let machine = &errand.seat.machine;
                 shape::error(&machine.refuse(&errand.caller, &request.uri, why))
@@ -351,7 +386,7 @@ impl ServerHandler for Handler {
         let read = unless_cancelled(&context, &errand.cancel, read)
             .await
             .and_then(|read| read);
-        match (self.waiting(&errand, &bound), read) {
+        match (self.waiting(&errand, &bound).await, read) {
             (Some(Ok(Parked::Form(question))), _) => {
                 Ok(ReadResourceResponse::InputRequired(question))
             }
@@ -443,11 +478,11 @@ fn progress(
     context: &RequestContext<RoleServer>,
     token: rmcp::model::ProgressToken,
 ) -> portcullis_gate::Progress {
-    let (tell, mut hear) = tokio::sync::watch::channel(0u64);
+    let (tell, mut hear) = tokio::sync::watch::channel(Headway::default());
     let peer = context.peer.clone();
     tokio::spawn(async move {
         while hear.changed().await.is_ok() {
-            let done = *hear.borrow_and_update();
+            let done = hear.borrow_and_update().entries;
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "a count of files is far below 2^52"
@@ -459,7 +494,11 @@ fn progress(
             tokio::time::sleep(PROGRESS_EVERY).await;
         }
     });
-    Arc::new(move |done| {
-        tell.send_replace(done);
+    Arc::new(move |headway| {
+        tell.send_if_modified(|told| {
+            let further = headway.entries > told.entries;
+            *told = told.and(headway);
+            further
+        });
     })
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use portcullis_gate::{Caller, Gate};
-use portcullis_proto::{Failure, Principal, Reason, Subject, Verb};
+use portcullis_proto::{Failure, Reason, Subject, Verb};
 use rmcp::ServerHandler;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::handler::Handler;
 use super::sessions::{MAX_OF_ONE, Opening, Sessions};
 use super::{HttpMcpParts, MAX_MESSAGE};
-use crate::http::Identity;
+use crate::http::{BODY_PATIENCE, Identity, Shares};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -33,11 +33,15 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// How long calls under way have at the end, before streams are cut.
 const STREAMS_LAST: Duration = Duration::from_secs(2);
 
+/// When to come again, in seconds: for room, and for a session.
+const SOON: &str = "5";
+const IN_A_MINUTE: &str = "60";
+
 /// How the audit names what is done with sessions.
 const ROUTE: &str = "mcp/session";
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
-type Asked = Request<UnsyncBoxBody<Bytes, Problem>>;
+type Asked = Request<Full<Bytes>>;
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 type Serve = dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync;
 
@@ -47,6 +51,7 @@ pub struct McpHttp {
     serve: Arc<Serve>,
     sessions: Arc<Sessions>,
     gate: Arc<Gate>,
+    shares: Arc<Shares>,
     /// Raised when calls that wait for a person are to be let go.
     ending: CancellationToken,
     /// Raised when what is still open is cut.
@@ -64,8 +69,10 @@ impl McpHttp {
     pub fn new(parts: HttpMcpParts) -> Self {
         let gate = Arc::clone(&parts.gate);
         let ending = CancellationToken::new();
-        let handler = Handler::for_everyone(parts, ending.clone());
-        Self::until(ending, move || handler.afresh(), gate, MAX_OF_ONE)
+        let shares = Arc::new(Shares::default());
+        let handler = Handler::for_everyone(parts, ending.clone(), Arc::clone(&shares));
+        let mcp = Self::until(ending, move || handler.afresh(), gate, MAX_OF_ONE);
+        Self { shares, ..mcp }
     }
 
     /// Another handler on the very same transport, with at most so many
@@ -105,9 +112,15 @@ impl McpHttp {
             serve: Arc::new(serve),
             sessions,
             gate,
+            shares: Arc::default(),
             ending,
             cut,
         }
+    }
+
+    /// Who holds how much, whichever way it is asked for.
+    pub(crate) fn shares(&self) -> Arc<Shares> {
+        Arc::clone(&self.shares)
     }
 
     /// Lets go of calls that wait for a person, and a little later cuts what is
@@ -134,30 +147,60 @@ impl McpHttp {
         } else if let Some(id) = named(&head.headers) {
             match self.sessions.whose(id) {
                 Some(owner) if owner == identity.principal => {}
+                // On the record either way: what only another's session costs
+                // would tell that it is there.
                 Some(_) => {
-                    self.record(
-                        &identity.principal,
-                        Failure::new(Reason::NoGrant, "The session is somebody else's."),
-                    );
+                    let why = "The session is somebody else's.";
+                    self.record(identity.subject(), Failure::new(Reason::NoGrant, why));
                     return no_session();
                 }
-                None => return no_session(),
+                None => {
+                    let why = "There is no such session.";
+                    self.record(identity.subject(), Failure::new(Reason::NotFound, why));
+                    return no_session();
+                }
             }
         }
-        let principal = identity.principal.clone();
+        let subject = identity.subject();
+        let longest = body.size_hint().upper().map(usize::try_from);
+        let longest = longest.and_then(Result::ok).unwrap_or(MAX_MESSAGE);
+        let room = self
+            .shares
+            .bodies
+            .room(&subject.principal, longest.min(MAX_MESSAGE));
+        let mut room = match room.await {
+            Ok(room) => room,
+            Err(why) => return too_many(&self.record(subject, why), SOON),
+        };
+        let body = match whole(body).await {
+            Ok(body) => body,
+            Err(answer) => return answer,
+        };
+        room.shrink(body.len());
+        // The head goes with the call, also where that outlives its request.
+        head.extensions.insert(Arc::new(room));
+        let body = Full::new(body);
         head.extensions.insert(identity);
-        let body = body.map_err(Into::into).boxed_unsync();
         let answer = (self.serve)(Request::from_parts(head, body));
-        match Opening::during(principal.clone(), answer).await {
-            Ok(answer) => answer,
-            Err(failure) => too_many(&self.record(&principal, failure)),
+        match Opening::during(subject.principal.clone(), answer).await {
+            Ok(answer) => as_words(answer),
+            Err(failure) => too_many(&self.record(subject, failure), IN_A_MINUTE),
         }
     }
 
-    fn record(&self, principal: &Principal, why: Failure) -> Failure {
-        let caller = Caller::new(Subject::of(principal.clone()), ROUTE);
-        self.gate.refuse(&caller, Verb::Stat, "session", why)
+    fn record(&self, subject: Subject, why: Failure) -> Failure {
+        let caller = Caller::new(subject, ROUTE);
+        self.gate.refuse(&caller, Verb::Administer, "session", why)
     }
+}
+
+/// What rmcp refuses in words, it does not say to be words.
+fn as_words(mut answer: Answer) -> Answer {
+    if answer.status().is_client_error() || answer.status().is_server_error() {
+        let words = HeaderValue::from_static("text/plain; charset=utf-8");
+        answer.headers_mut().entry(CONTENT_TYPE).or_insert(words);
+    }
+    answer
 }
 
 /// Whether a head says that its request stands alone.
@@ -166,6 +209,32 @@ fn is_stateless(headers: &HeaderMap) -> bool {
         .get(VERSION)
         .and_then(|version| version.to_str().ok())
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// All of a body, bounded in size and in time: rmcp would wait for ever, and
+/// call it an accident of ours when a client breaks off.
+async fn whole<B>(body: B) -> Result<Bytes, Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Problem>,
+{
+    let reading = Limited::new(body, MAX_MESSAGE).collect();
+    let said = |status, code: i32, message: &str| {
+        refused(status, &json!({"code": code, "message": message}))
+    };
+    match tokio::time::timeout(BODY_PATIENCE, reading).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(why)) if why.is::<LengthLimitError>() => Err(said(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            -32600,
+            "The message is larger than 16 MiB. Nothing was done.",
+        )),
+        Ok(Err(_)) | Err(_) => Err(said(
+            StatusCode::REQUEST_TIMEOUT,
+            -32600,
+            "The message did not come whole, or not in time. Nothing was done.",
+        )),
+    }
 }
 
 /// The session a head names, as rmcp reads it.
@@ -182,7 +251,7 @@ fn no_session() -> Answer {
     refused(StatusCode::NOT_FOUND, &error)
 }
 
-fn too_many(failure: &Failure) -> Answer {
+fn too_many(failure: &Failure, later: &'static str) -> Answer {
     let error = json!({
         "code": -32000,
         "message": failure.message(),
@@ -195,7 +264,7 @@ fn too_many(failure: &Failure) -> Answer {
     });
     let mut answer = refused(StatusCode::TOO_MANY_REQUESTS, &error);
     let headers = answer.headers_mut();
-    headers.insert(RETRY_AFTER, HeaderValue::from_static("60"));
+    headers.insert(RETRY_AFTER, HeaderValue::from_static(later));
     answer
 }
 

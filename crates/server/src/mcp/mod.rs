@@ -38,6 +38,7 @@ use crate::http::Machines;
 pub(crate) use self::nowhere::Nowhere;
 pub use http::McpHttp;
 pub use oauth::OAuthResource;
+pub(crate) use oauth::Wrong;
 pub use stdio::{serve_pipe, serve_stdio};
 
 /// Where the key comes from that seals request states: asked for when first
@@ -46,7 +47,7 @@ pub type StateKey = Arc<dyn Fn() -> Result<Vec<u8>, Failure> + Send + Sync>;
 
 /// The longest message accepted: the most a change may bring, escaped as JSON,
 /// and room to refuse more in words.
-const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// What the surface needs to serve one client on a pipe.
 #[derive(Clone)]

@@ -94,8 +94,12 @@ impl Machine for Nowhere {
         Box::pin(std::future::ready(self.nothing(caller, path)))
     }
 
-    fn undoable(&self, caller: &Caller, _root: Option<&str>) -> Result<Json, Failure> {
-        self.nothing(caller, "")
+    fn undoable<'a>(
+        &'a self,
+        caller: &'a Caller,
+        _root: Option<&'a str>,
+    ) -> Task<'a, Result<Json, Failure>> {
+        Box::pin(std::future::ready(self.nothing(caller, "")))
     }
 
     fn undo<'a>(

@@ -9,7 +9,7 @@ pub struct OAuthResource {
     /// The address clients know this server's MCP by: `https://host:port/mcp`.
     pub resource: String,
     /// Who issues its tokens.
-    pub issuers: Vec<String>,
+    pub issuer: String,
 }
 
 impl OAuthResource {
@@ -23,19 +23,35 @@ impl OAuthResource {
     pub fn metadata(&self) -> Value {
         json!({
             "resource": self.resource,
-            "authorization_servers": self.issuers,
+            "authorization_servers": [self.issuer],
             "scopes_supported": Scope::ALL.map(Scope::as_str),
             "bearer_methods_supported": ["header"],
             "resource_name": "Portcullis",
         })
     }
 
-    /// The `WWW-Authenticate` header of a 401.
-    pub fn challenge(&self) -> String {
+    /// The `WWW-Authenticate` header of a refusal (RFC 6750, section 3).
+    pub fn challenge(&self, wrong: Wrong) -> String {
         let origin = self.resource.strip_suffix("/mcp").unwrap_or(&self.resource);
         let [_, path] = Self::PATHS;
-        format!("Bearer resource_metadata=\"{origin}{path}\"")
+        let error = match wrong {
+            Wrong::Nothing => String::new(),
+            Wrong::Token => "error=\"invalid_token\", ".to_owned(),
+            Wrong::Scope(scope) => format!("error=\"insufficient_scope\", scope=\"{scope}\", "),
+        };
+        format!("Bearer {error}resource_metadata=\"{origin}{path}\"")
     }
+}
+
+/// What is wrong with a credential, as far as who brought it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// There is none.
+    Nothing,
+    /// It stands for nobody.
+    Token,
+    /// It is good, and not for this.
+    Scope(Scope),
 }
 
 #[cfg(test)]
@@ -46,12 +62,20 @@ mod tests {
     fn a_client_without_a_token_learns_where_to_get_one() {
         let here = OAuthResource {
             resource: "https://files.example/mcp".to_owned(),
-            issuers: vec!["https://login.example".to_owned()],
+            issuer: "https://login.example".to_owned(),
         };
-        assert_eq!(
-            here.challenge(),
-            "Bearer resource_metadata=\"https://files.example/.well-known/oauth-protected-resource/mcp\""
-        );
+        let at =
+            "resource_metadata=\"https://files.example/.well-known/oauth-protected-resource/mcp\"";
+        for (wrong, error) in [
+            (Wrong::Nothing, ""),
+            (Wrong::Token, "error=\"invalid_token\", "),
+            (
+                Wrong::Scope(Scope::FsWrite),
+                "error=\"insufficient_scope\", scope=\"fs:write\", ",
+            ),
+        ] {
+            assert_eq!(here.challenge(wrong), format!("Bearer {error}{at}"));
+        }
         let told = here.metadata();
         assert_eq!(told["resource"], "https://files.example/mcp");
         assert_eq!(

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use portcullis_gate::{Answered, Question};
+use portcullis_gate::{Caller, Question};
 use portcullis_proto::{Failure, Principal, QuestionId, Reason};
 use portcullis_store::{Said, Stage};
 use rmcp::model::{
@@ -17,12 +17,10 @@ use serde_json::Value;
 
 use super::Asking;
 use super::ask::{answer, form};
+use crate::answers::{self, off_the_reactor};
 
 /// The key of our one question in a result's map.
 const ASK: &str = "approval";
-
-/// What to do about a state that is spent.
-const AGAIN: &str = "Call it again without the answer to be asked anew.";
 
 #[derive(Serialize, Deserialize)]
 struct State {
@@ -36,12 +34,13 @@ pub(super) fn bound_to(who: &Principal, method: &str, name: &str, arguments: &Va
 }
 
 /// Ends a call with the question, durably asked.
-pub(super) fn suspend(
+pub(super) async fn suspend(
     asking: &Asking,
-    question: &Question,
+    question: Question,
     bound: &[u8],
 ) -> Result<InputRequiredResult, Failure> {
-    asking.store.ask(question).map_err(Failure::from)?;
+    let asked = question.clone();
+    off_the_reactor(&asking.store, move |store| store.ask(&asked)).await?;
     let left = question.deadline.saturating_sub(asking.clock.now_ms());
     let options = SealOptions::new()
         .associated_data(bound)
@@ -57,18 +56,19 @@ pub(super) fn suspend(
     let mut requests = InputRequests::new();
     requests.insert(
         ASK.to_owned(),
-        InputRequest::Elicitation(ElicitRequest::new(form(question))),
+        InputRequest::Elicitation(ElicitRequest::new(form(&question))),
     );
     Ok(InputRequiredResult::new(Some(requests), Some(state)))
 }
 
 /// Takes the answer a retried call brings. It counts once.
-pub(super) fn resume(
+pub(super) async fn resume(
     asking: &Asking,
+    caller: Caller,
     sealed: &str,
     responses: &InputResponses,
     bound: &[u8],
-) -> Result<Answered, Failure> {
+) -> Result<Caller, Failure> {
     let state: State = codec(asking)?
         .open_json_with(sealed, bound)
         .map_err(|error| {
@@ -89,12 +89,11 @@ pub(super) fn resume(
             )
             .hint("Call it again with the answer under the key the question came with.")
         })?;
-    let now = asking.clock.now_ms();
-    match asking
-        .store
-        .answer(&state.question, &answer(&said), now)
-        .map_err(Failure::from)?
-    {
+    let (now, question) = (asking.clock.now_ms(), state.question.clone());
+    let said = off_the_reactor(&asking.store, move |store| {
+        store.answer(&question, &answer(&said), now)
+    });
+    match said.await? {
         // Somebody may have answered elsewhere meanwhile; the first answer stands.
         Said::Answered | Said::AlreadyAnswered => {}
         Said::Expired => return Err(Reason::ApprovalTimeout.into()),
@@ -104,59 +103,26 @@ pub(super) fn resume(
                 "The answer is not one that was offered, which counts as a no.",
             ));
         }
-        Said::Unknown => return Err(Failure::from(Reason::AnswerUsed).hint(AGAIN)),
+        Said::Unknown => return Err(Reason::AnswerUsed.into()),
     }
-    take(asking, state.question)
+    answers::bring(
+        &asking.store,
+        &asking.clock,
+        caller,
+        state.question.as_str(),
+    )
+    .await
 }
 
 /// A question a call put, if the call ended with it: one that was answered
 /// while the call waited is used by now.
-pub(super) fn left(asking: &Asking, id: &QuestionId) -> Result<Option<Question>, Failure> {
-    let stage = asking.store.poll(id, asking.clock.now_ms());
-    match stage.map_err(Failure::from)? {
-        Stage::Pending | Stage::Answered(_) => asking.store.question(id).map_err(Failure::from),
+pub(super) async fn left(asking: &Asking, id: QuestionId) -> Result<Option<Question>, Failure> {
+    let now = asking.clock.now_ms();
+    off_the_reactor(&asking.store, move |store| match store.poll(&id, now)? {
+        Stage::Pending | Stage::Answered(_) => store.question(&id),
         Stage::Used(_) | Stage::Withdrawn | Stage::Expired | Stage::Unknown => Ok(None),
-    }
-}
-
-/// Takes the answer that was given to a question elsewhere, for who asked it.
-pub(super) fn collect(
-    asking: &Asking,
-    id: QuestionId,
-    who: &Principal,
-) -> Result<Answered, Failure> {
-    let question = asking.store.question(&id).map_err(Failure::from)?;
-    // Looked at before anything is taken: naming another's question must not
-    // use up its answer, nor tell that it is there.
-    if question.is_none_or(|question| question.subject.principal != *who) {
-        return Err(
-            Failure::new(Reason::BadArguments, "There is no such question of yours.")
-                .hint("Call it again without portcullis/question to be asked anew."),
-        );
-    }
-    match asking
-        .store
-        .poll(&id, asking.clock.now_ms())
-        .map_err(Failure::from)?
-    {
-        Stage::Answered(_) => take(asking, id),
-        Stage::Pending => Err(Failure::from(Reason::ApprovalPending)
-            .hint("Call it again, the same way, when somebody has answered.")),
-        Stage::Used(_) => Err(Failure::from(Reason::AnswerUsed).hint(AGAIN)),
-        Stage::Withdrawn | Stage::Expired | Stage::Unknown => {
-            Err(Failure::from(Reason::ApprovalTimeout).hint(AGAIN))
-        }
-    }
-}
-
-fn take(asking: &Asking, question: QuestionId) -> Result<Answered, Failure> {
-    let taken = asking.store.take(&question).map_err(Failure::from)?;
-    let (digest, answer) = taken.ok_or_else(|| Failure::from(Reason::AnswerUsed).hint(AGAIN))?;
-    Ok(Answered {
-        question,
-        digest,
-        answer,
     })
+    .await
 }
 
 fn codec(asking: &Asking) -> Result<RequestStateCodec, Failure> {

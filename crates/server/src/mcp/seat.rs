@@ -16,7 +16,8 @@ use rmcp::{ErrorData, RoleServer};
 
 use super::nowhere::Nowhere;
 use super::{HttpMcpParts, shape};
-use crate::http::Identity;
+use crate::answers;
+use crate::http::{FilesOff, Identity, Names};
 
 /// The longest name a conversation or run may have.
 const MAX_NAME: usize = 128;
@@ -33,6 +34,10 @@ pub(super) struct Seat {
     pub(super) by_grant_alone: bool,
     /// How long it waits for a person before its call may end with the question.
     pub(super) waits: Duration,
+    /// There while the person's files are off.
+    pub(super) files_off: Option<FilesOff>,
+    /// What its attempts are to be found by.
+    pub(super) names: Names,
 }
 
 impl Seat {
@@ -41,7 +46,7 @@ impl Seat {
         let mut caller = Caller::new(self.subject.clone(), route);
         caller.by_grant_alone = self.by_grant_alone;
         caller.session.clone_from(&self.session);
-        caller
+        self.names.onto(caller)
     }
 
     /// The tools there are for it: those of a group it has no scope for are
@@ -59,6 +64,10 @@ impl Seat {
             return Ok(());
         }
         match self.machine.group_of(name) {
+            // A client may know a tool from before it was switched off.
+            Some(Group::FilesystemRead | Group::FilesystemWrite) if self.files_off.is_some() => {
+                Err(self.why_off())
+            }
             Some(group) if !self.has_scope_of(group) => Err(unknown_tool()),
             Some(_) | None => Ok(()),
         }
@@ -69,11 +78,20 @@ impl Seat {
         if self.scopes.has(Scope::FsRead) {
             return Ok(());
         }
+        if self.files_off.is_some() {
+            return Err(self.why_off());
+        }
         Err(Failure::new(
             Reason::NoGrant,
             "The credential is not for reading files, so resources are not there for it.",
         )
         .hint("Use a token with the scope fs:read."))
+    }
+
+    fn why_off(&self) -> Failure {
+        self.files_off
+            .as_ref()
+            .map_or_else(|| Reason::SwitchedOff.into(), FilesOff::why)
     }
 
     fn has_scope_of(&self, group: Group) -> bool {
@@ -107,11 +125,11 @@ impl Seats {
         let named = |meta: &str, header: &str| name(&context.meta, meta, &head.headers, header);
         let conversation = named("portcullis/conversation", "portcullis-conversation")?;
         let run = named("portcullis/run", "portcullis-run")?;
-        let mut subject = Subject::of(identity.principal.clone());
+        let mut subject = identity.subject();
         // The same over REST: what was allowed there for a session is here.
         let session = conversation
             .as_ref()
-            .map(|name| SessionId::new(format!("{}/{name}", subject.principal.label())));
+            .map(|name| SessionId::new(format!("{}/{name}", subject.label())));
         subject.conversation_id = conversation.map(ConversationId::new);
         subject.run_id = run.map(RunId::new);
         let machine = parts
@@ -124,7 +142,9 @@ impl Seats {
             session,
             scopes: identity.scopes,
             by_grant_alone: true,
-            waits: waits(&head.headers),
+            waits: answers::waits(&head.headers),
+            files_off: head.extensions.get::<FilesOff>().cloned(),
+            names: Names::of(&head.extensions),
         })
     }
 }
@@ -149,18 +169,5 @@ fn name(
                 format!("{key} has 1 to {MAX_NAME} printable ASCII characters."),
                 None,
             )
-        })
-}
-
-/// How long `Prefer: wait=N` says, in seconds; without it not at all.
-fn waits(headers: &HeaderMap) -> Duration {
-    headers
-        .get_all("prefer")
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split([',', ';']))
-        .find_map(|one| one.trim().strip_prefix("wait=")?.trim().parse().ok())
-        .map_or(Duration::ZERO, |seconds: u16| {
-            Duration::from_secs(seconds.into())
         })
 }

@@ -21,6 +21,8 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
 
+use crate::http::Holder;
+
 /// How many sessions a principal has open at most: an agent and its helpers.
 pub(super) const MAX_OF_ONE: usize = 16;
 /// How many there are at most: one costs some 50 kB.
@@ -76,7 +78,7 @@ pub(super) struct Sessions {
 struct Book {
     owners: HashMap<SessionId, Principal>,
     /// How many each has, those being opened included.
-    counts: HashMap<Principal, usize>,
+    counts: HashMap<Holder, usize>,
     all: usize,
 }
 
@@ -88,11 +90,12 @@ impl Book {
     }
 
     fn give_back(&mut self, principal: &Principal) {
-        if let Some(count) = self.counts.get_mut(principal) {
+        let holder = Holder::of(principal);
+        if let Some(count) = self.counts.get_mut(&holder) {
             *count -= 1;
             self.all -= 1;
             if *count == 0 {
-                self.counts.remove(principal);
+                self.counts.remove(&holder);
             }
         }
     }
@@ -139,11 +142,12 @@ impl Sessions {
 
     fn place(&self, principal: &Principal) -> Option<Place<'_>> {
         let mut book = self.book();
-        let count = book.counts.get(principal).copied().unwrap_or_default();
+        let holder = Holder::of(principal);
+        let count = book.counts.get(&holder).copied().unwrap_or_default();
         if count >= self.most || book.all >= MAX_OF_ALL {
             return None;
         }
-        book.counts.insert(principal.clone(), count + 1);
+        book.counts.insert(holder, count + 1);
         book.all += 1;
         drop(book);
         Some(Place {

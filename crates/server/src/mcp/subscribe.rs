@@ -18,8 +18,16 @@ use rmcp::service::{Peer, SubscriptionSink};
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::http::Place as Share;
+
 /// How many resources one client listens to at most.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 32;
+
+/// A resource that is watched, and the watcher's place among its own.
+pub(super) struct Watched {
+    pub(super) watch: ResourceWatch,
+    pub(super) place: Option<Share>,
+}
 
 /// Where updates go.
 pub(super) enum Ear {
@@ -49,12 +57,11 @@ impl Ear {
 /// or nobody hears it.
 ///
 /// `ended` says so before the client hears of it: it may subscribe again at once.
-pub(super) async fn tell_changes(
-    mut watch: ResourceWatch,
-    uri: String,
-    ear: Ear,
-    ended: Arc<AtomicBool>,
-) {
+pub(super) async fn tell_changes(watched: Watched, uri: String, ear: Ear, ended: Arc<AtomicBool>) {
+    let Watched {
+        mut watch,
+        place: _place,
+    } = watched;
     // A stream is acknowledged before anything is watched: what changed until
     // now is not told, so that whoever listens looks once. A session hears of
     // the beginning by its reply, and here only what that cannot say.
@@ -103,7 +110,15 @@ fn began(watch: &ResourceWatch) -> JsonObject {
 fn changed(batch: &ResourceChanges) -> JsonObject {
     let changes = batch.changes.iter();
     let changes: Value = changes
-        .map(|one| json!({"uri": one.uri, "change": one.change}))
+        .map(|one| match &one.by {
+            None => json!({"uri": one.uri, "change": one.change}),
+            Some(call) => json!({
+                "uri": one.uri,
+                "change": one.change,
+                "requestId": call.request_id.as_str(),
+                "operation": call.operation,
+            }),
+        })
         .collect();
     let mut meta = object([("portcullis/changes", changes)]);
     if batch.more > 0 {

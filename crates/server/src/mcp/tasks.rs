@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_gate::{Answer, Answered, CancelFlag, Decision, Question, Surface};
+use portcullis_gate::{Answer, Caller, CancelFlag, Decision, Question, Surface};
 use portcullis_proto::{Failure, Principal, ToolCall, ToolReply};
-use portcullis_store::Stage;
+use portcullis_store::{Stage, Store};
 use rmcp::model::{
     CallToolResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     InputRequest, Task,
@@ -21,7 +21,8 @@ use serde_json::Value;
 
 use super::seat::Seat;
 use super::written::{self, Writer};
-use super::{Asking, resume, shape};
+use super::{Asking, shape};
+use crate::answers::{self, off_the_reactor};
 
 /// How many tasks a principal has at most, ended ones that can still be looked at included.
 const MAX_OF_ONE: usize = 16;
@@ -106,9 +107,8 @@ impl Waiting {
             .caller("mcp/tools/call")
             .leaving_trail()
             .cancelled_by(cancel.clone());
-        let (reply, warrant) = match self.answered(context).await {
-            Ok(answered) => {
-                let caller = caller.bringing(answered);
+        let (reply, warrant) = match self.answered(context, caller.clone()).await {
+            Ok(caller) => {
                 let reply = self.seat.machine.call(&caller, self.call.clone()).await;
                 (reply, caller.warrant())
             }
@@ -122,11 +122,11 @@ impl Waiting {
     }
 
     /// The answer, from wherever a person gave it.
-    async fn answered(&self, context: &TaskContext) -> Result<Answered, Failure> {
+    async fn answered(&self, context: &TaskContext, caller: Caller) -> Result<Caller, Failure> {
         let Asking { store, clock, .. } = &*self.asking;
         let id = &self.question.id;
         let mut client = Some(Box::pin(context.request_input(ASK, self.link())));
-        while store.poll(id, clock.now_ms()).map_err(Failure::from)? == Stage::Pending {
+        while self.is_pending().await? {
             let Some(opens) = &mut client else {
                 tokio::time::sleep(EVERY).await;
                 continue;
@@ -137,14 +137,23 @@ impl Waiting {
                     client = None;
                     if said.is_ok_and(|said| is_declined(&said)) {
                         // Where somebody answered before, that stands.
-                        let _said = store
-                            .answer(id, &no(), clock.now_ms())
-                            .map_err(Failure::from)?;
+                        let (id, now) = (id.clone(), clock.now_ms());
+                        let said = move |store: &Store| store.answer(&id, &no(), now);
+                        let _said = off_the_reactor(store, said).await?;
                     }
                 }
             }
         }
-        resume::collect(&self.asking, id.clone(), &self.seat.subject.principal)
+        answers::bring(store, clock, caller, id.as_str()).await
+    }
+
+    async fn is_pending(&self) -> Result<bool, Failure> {
+        let Asking { store, clock, .. } = &*self.asking;
+        let (id, now) = (self.question.id.clone(), clock.now_ms());
+        off_the_reactor(store, move |store| {
+            Ok(store.poll(&id, now)? == Stage::Pending)
+        })
+        .await
     }
 
     /// Where the person goes: there is no form this client could show.

@@ -1,7 +1,8 @@
 //! A client that sends what it is told to, however wrong that is.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -37,6 +38,10 @@ impl Ask {
 
     pub(crate) fn post(target: &str, body: &Value) -> Self {
         Self::new("POST", target).json(body)
+    }
+
+    pub(crate) fn target(&self) -> &str {
+        &self.target
     }
 
     pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -132,7 +137,47 @@ pub(crate) struct Event {
 
 /// A connection, and what has been read of it.
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Stream>,
+}
+
+/// What bytes go over.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => &mut tls.sock,
+        }
+    }
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(into),
+            Self::Tls(tls) => tls.read(into),
+        }
+    }
+}
+
+impl io::Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
 }
 
 impl Connection {
@@ -148,8 +193,42 @@ impl Connection {
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Ok(Self {
-            stream: BufReader::new(stream),
+            stream: BufReader::new(Stream::Plain(stream)),
         })
+    }
+
+    /// Opens one from another address of this machine.
+    #[track_caller]
+    pub(crate) fn open_from(from: IpAddr, address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(from, 0)).unwrap();
+            socket.connect(address).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream: BufReader::new(Stream::Plain(stream)),
+        }
+    }
+
+    /// The same, encrypted, to who holds the certificate of the tests.
+    pub(crate) fn encrypted(self, config: &Arc<rustls::ClientConfig>) -> Self {
+        let Stream::Plain(socket) = self.stream.into_inner() else {
+            panic!("it is encrypted already");
+        };
+        let name = "localhost".try_into().expect("a name");
+        let tls = rustls::ClientConnection::new(Arc::clone(config), name).expect("a client");
+        let stream = Stream::Tls(Box::new(rustls::StreamOwned::new(tls, socket)));
+        Self {
+            stream: BufReader::new(stream),
+        }
     }
 
     /// Waits so long for what it reads, and no longer.
@@ -166,9 +245,9 @@ impl Connection {
         }
     }
 
-    /// The stream itself.
+    /// The socket below.
     pub(crate) fn raw(&mut self) -> &mut TcpStream {
-        self.stream.get_mut()
+        self.stream.get_mut().socket()
     }
 
     #[track_caller]
@@ -177,7 +256,8 @@ impl Connection {
     }
 
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.raw().write_all(bytes)
+        self.stream.get_mut().write_all(bytes)?;
+        self.stream.get_mut().flush()
     }
 
     /// Whether the server has closed it, and sent nothing more.
@@ -311,6 +391,8 @@ fn parse(block: &str) -> Option<Event> {
         match line.split_once(": ") {
             Some(("event", name)) => name.clone_into(&mut event.name),
             Some(("id", id)) => id.clone_into(&mut event.id),
+            // MCP opens a stream with an event that holds nothing.
+            Some(("data", "")) => {}
             Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
             // A comment keeps the connection alive.
             Some(_) | None => {}

@@ -1,12 +1,10 @@
 //! Host, Origin, content type and method, in every combination.
 
-use std::net::SocketAddr;
-
 use portcullis_proto::{Mode, Scope};
 use serde_json::json;
 
 use crate::client::{Ask, Connection};
-use crate::world::World;
+use crate::world::{Running, World};
 
 type Host = (Option<&'static str>, bool);
 type Origins = (&'static [&'static str], bool);
@@ -30,20 +28,21 @@ const HOSTS: [Host; 15] = [
     (Some("localhost:{port}@evil.example"), false),
 ];
 
-/// Origins, and whether pages of theirs may send requests.
+/// Origins, and whether pages of theirs may send requests. `{scheme}` is what the
+/// listener speaks, `{other}` what it does not.
 const ORIGINS: [Origins; 12] = [
     (&[], true),
-    (&["http://127.0.0.1:{port}"], true),
-    (&["http://localhost:{port}"], true),
+    (&["{scheme}://127.0.0.1:{port}"], true),
+    (&["{scheme}://localhost:{port}"], true),
     (&["https://console.example"], true),
     (&["null"], false),
     (&[""], false),
-    (&["http://localhost"], false),
-    (&["https://localhost:{port}"], false),
+    (&["{scheme}://localhost"], false),
+    (&["{other}://localhost:{port}"], false),
     (&["http://evil.example"], false),
     (&["https://console.example.evil.example"], false),
     (&["https://console.example", "http://evil.example"], false),
-    (&["http://localhost:{port}, http://evil.example"], false),
+    (&["{scheme}://localhost:{port}, http://evil.example"], false),
 ];
 
 /// Content types, and whether they say JSON and nothing else.
@@ -72,11 +71,20 @@ struct Combination {
 /// A request with that Host and Origin.
 fn combined(
     ask: Ask,
-    address: SocketAddr,
+    server: &Running,
     (name, ours): Host,
     (origins, shared): Origins,
 ) -> Combination {
-    let fill = |text: &str| text.replace("{port}", &address.port().to_string());
+    let other = if server.scheme == "http" {
+        "https"
+    } else {
+        "http"
+    };
+    let fill = |text: &str| {
+        text.replace("{port}", &server.address.port().to_string())
+            .replace("{scheme}", server.scheme)
+            .replace("{other}", other)
+    };
     let mut ask = ask.host(name.map(fill).as_deref());
     for one in origins {
         ask = ask.header("Origin", fill(one));
@@ -86,12 +94,20 @@ fn combined(
 
 #[test]
 fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method() {
-    let world = World::new(Mode::Allow);
+    changes_are_guarded(&World::new(Mode::Allow));
+}
+
+#[test]
+fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method_over_tls() {
+    changes_are_guarded(&World::new(Mode::Allow).encrypted());
+}
+
+fn changes_are_guarded(world: &World) {
     let token = world.token("ada", &[Scope::FsRead, Scope::FsWrite]);
     let server = world.start();
     let (mut tried, mut accepted) = (0, 0);
     let mut try_one = |name: &str, ask: &Ask, good: bool, refusals: &[u16], path: &str| {
-        let mut connection = Connection::open(server.address);
+        let mut connection = server.connect();
         connection.send(&ask.wire(server.address));
         let answer = connection.answer().expect(name);
         let made = world.scratch.at(path).exists();
@@ -113,7 +129,7 @@ fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method() {
                 let path = format!("t{host}-{origin}-{which}.txt");
                 let body = json!({"path": path, "content": "x", "mode": "create"});
                 let ask = Ask::new("POST", "/file/write").bearer(&token);
-                let one = combined(ask, server.address, named, from);
+                let one = combined(ask, &server, named, from);
                 let ask = types
                     .iter()
                     .fold(one.ask, |ask, one| ask.header("Content-Type", *one))
@@ -131,7 +147,7 @@ fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method() {
                 let path = format!("m{host}-{origin}-{method}.txt");
                 let body = json!({"path": path, "content": "x", "mode": "create"});
                 let ask = Ask::new(method, "/file/write").bearer(&token).json(&body);
-                let one = combined(ask, server.address, named, from);
+                let one = combined(ask, &server, named, from);
                 let refusal = if one.ours && one.shared { 405 } else { 403 };
                 let name = format!("{method} {:?} {:?}", named.0, from.0);
                 try_one(&name, &one.ask, false, &[refusal, 400], &path);
@@ -145,7 +161,29 @@ fn nothing_is_accepted_under_a_wrong_host_origin_type_or_method() {
 
 #[test]
 fn nothing_is_read_or_promised_under_a_wrong_host_or_origin() {
-    let world = World::new(Mode::Allow);
+    reads_are_guarded(&World::new(Mode::Allow));
+}
+
+#[test]
+fn nothing_is_read_or_promised_under_a_wrong_host_or_origin_over_tls() {
+    reads_are_guarded(&World::new(Mode::Allow).encrypted());
+}
+
+/// What listens for TLS hears nothing else, and what does not hears no TLS.
+#[test]
+fn a_listener_speaks_what_it_is_told_to_and_nothing_else() {
+    let world = World::new(Mode::Allow).encrypted();
+    let token = world.token("ada", &[Scope::FsRead]);
+    let server = world.start();
+    let ask = Ask::get("/file?path=notes.txt").bearer(&token);
+    assert!(server.ask(&ask).expect(200).text().contains("some notes"));
+    let mut plain = Connection::open(server.address);
+    plain.send(&ask.wire(server.address));
+    assert!(plain.answer().is_err(), "it was answered unencrypted");
+    assert_eq!(server.answered().len(), 1, "{:?}", server.answered());
+}
+
+fn reads_are_guarded(world: &World) {
     let token = world.token("ada", &[Scope::FsRead]);
     let server = world.start();
     let (mut tried, mut accepted) = (0, 0);
@@ -154,7 +192,7 @@ fn nothing_is_read_or_promised_under_a_wrong_host_or_origin() {
             let name = format!("{:?} {:?}", named.0, from.0);
             for target in ["/file?path=notes.txt", "/health", "/sign-in"] {
                 let ask = Ask::get(target).bearer(&token);
-                let one = combined(ask, server.address, named, from);
+                let one = combined(ask, &server, named, from);
                 let good = one.ours && one.shared;
                 let answer = server.ask(&one.ask);
                 assert_eq!(
@@ -171,7 +209,7 @@ fn nothing_is_read_or_promised_under_a_wrong_host_or_origin() {
             // What a browser asks before it lets a page send something.
             let ask =
                 Ask::new("OPTIONS", "/file/write").header("Access-Control-Request-Method", "POST");
-            let one = combined(ask, server.address, named, from);
+            let one = combined(ask, &server, named, from);
             let answer = server.ask(&one.ask);
             let promised = one.ours && one.shared && !from.0.is_empty();
             assert_eq!(answer.status == 204, promised, "{name} {}", answer.status);

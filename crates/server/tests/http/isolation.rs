@@ -29,7 +29,8 @@ fn say(id: &str, decision: &str) -> Ask {
     Ask::post(&format!("/approvals/{id}"), &json!({"decision": decision}))
 }
 
-fn cookie(world: &World, user: &str) -> String {
+/// The cookie of a browser `user` signed in with.
+pub(crate) fn cookie(world: &World, user: &str) -> String {
     let link = world.store.create_sign_in_link(user, now_ms()).unwrap();
     let signed_in = world
         .store
@@ -99,7 +100,8 @@ fn a_question_is_its_owners_alone() {
     assert!(!world.scratch.at("a.txt").exists());
     // It was not used up by those.
     server.ask(&brought.clone().bearer(&ada)).expect(201);
-    refused(&world, &server, "ada", &brought.bearer(&ada), 400);
+    let again = refused(&world, &server, "ada", &brought.bearer(&ada), 403);
+    assert_eq!(again["reason"], "answer_used", "{again}");
 
     // Bob's stream told him of his own question, and of no other.
     let mine = raise(&server, &bob, "b.txt");

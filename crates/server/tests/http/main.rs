@@ -12,13 +12,28 @@
 )]
 
 mod client;
+mod extension_roots;
+mod extensions;
 mod files;
 mod guard;
 mod hostile;
 mod isolation;
+mod issuer;
+mod kept;
+mod matrix;
+mod openapi;
 mod questions;
+mod record_events;
+mod recorded;
+mod same;
 mod scopes;
+mod shares;
+mod signer;
 mod strangers;
+mod streams;
+mod surfaces;
+mod timing;
+mod watching;
 mod world;
 
 /// The record as `portcullis serve` reads it: the very same file.

@@ -9,16 +9,22 @@ use std::time::{Duration, Instant, SystemTime};
 use portcullis_files::{
     AuditLog, Authority, FileLedger, Filter, LedgerOptions, PrivateDir, Record, Resolver,
 };
-use portcullis_gate::{Clock, Gate, GateParts, RootSpec};
+use portcullis_gate::{Clock, Gate, GateParts, Grant, GrantSource, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rules};
-use portcullis_proto::{Group, Mode, RootId, RootKind, Scope, ScopeSet};
+use portcullis_proto::{
+    Access, AccessSet, ConversationId, Group, Mode, Principal, RootId, RootKind, RunId, Scope,
+    ScopeSet, SessionId, Subject,
+};
 use portcullis_server::{
-    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp, Observer,
-    Providers, Seen, Server, ServerParts, listen,
+    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Issuer, Listening, Machines, McpHttp,
+    McpParts, OAuthResource, Observer, Providers, REQUESTS_PER_SECOND, Rate, Seen, Server,
+    ServerParts, Tls, listen,
 };
 use portcullis_store::{NewToken, Store};
 use portcullis_testkit::Scratch;
-use portcullis_tools::Here;
+use portcullis_tools::{Extensions, Here};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::oneshot;
 
 use crate::client::{Answer, Ask, Connection};
@@ -29,6 +35,33 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The credentials of the tests are looked at as often as `serve` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Who else issues tokens, where somebody does, and who those are for.
+pub(crate) const ISSUER: &str = "https://login.example";
+pub(crate) const AUDIENCE: &str = "https://files.example/mcp";
+
+/// What who started `portcullis mcp` is granted beside what a root gives anybody.
+const CHANGING: AccessSet =
+    AccessSet::of(&[Access::Write, Access::Delete, Access::Move, Access::Archive]);
+
+/// Who the server says it is where it speaks TLS: nobody, anywhere else.
+const CERTIFICATE: &[u8] = include_bytes!("tls/certificate.pem");
+const KEY: &[u8] = include_bytes!("tls/key-for-tests-only.pem");
+
+/// A client that trusts the certificate of the tests, and no other.
+fn trusting() -> Arc<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(CERTIFICATE).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
 
 pub(crate) struct RealClock(Instant);
 
@@ -62,14 +95,29 @@ pub(crate) struct World {
     pub(crate) scratch: Scratch,
     pub(crate) store: Store,
     pub(crate) data: PrivateDir,
-    writing: Mode,
+    rules: Rules,
+    policy: RootPolicy,
+    trusted: bool,
     patience: Duration,
+    tls: bool,
+    rate: Rate,
+    handles: u64,
+    issuer: Option<Arc<Issuer>>,
 }
 
 impl World {
     /// A tree that may be written to as `writing` says, and two users, `ada`
     /// (who may everything) and `bob` (who may all but administer).
     pub(crate) fn new(writing: Mode) -> Self {
+        Self::under(Rules::new(
+            Modes::recommended()
+                .with(Group::FilesystemRead, Mode::Allow)
+                .with(Group::FilesystemWrite, writing),
+        ))
+    }
+
+    /// The same, under these modes and rules.
+    pub(crate) fn under(rules: Rules) -> Self {
         let scratch = Scratch::in_memory(
             "
             src/main.rs = fn main() {}
@@ -90,14 +138,56 @@ impl World {
             scratch,
             store,
             data,
-            writing,
+            rules,
+            policy: RootPolicy::of(RootKind::Workspace),
+            trusted: true,
             patience: Duration::from_mins(5),
+            tls: false,
+            rate: Rate::per_second(REQUESTS_PER_SECOND),
+            handles: 1_024,
+            issuer: None,
         }
+    }
+
+    /// Tokens of that issuer count, too.
+    pub(crate) fn issued_by(mut self, issuer: &Arc<Issuer>) -> Self {
+        self.issuer = Some(issuer.clone());
+        self
+    }
+
+    /// What listens speaks TLS.
+    pub(crate) fn encrypted(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// With what `change` makes of the workspace's policy.
+    pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut RootPolicy)) -> Self {
+        change(&mut self.policy);
+        self
+    }
+
+    /// Nobody has trusted the workspace.
+    pub(crate) fn untrusted(mut self) -> Self {
+        self.trusted = false;
+        self
     }
 
     /// Questions wait so long for a person.
     pub(crate) fn patient_for(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Each credential may ask so often a second.
+    pub(crate) fn at_most(mut self, requests: u32) -> Self {
+        self.rate = Rate::per_second(requests);
+        self
+    }
+
+    /// The server may have so many handles.
+    pub(crate) fn with_handles(mut self, handles: u64) -> Self {
+        self.handles = handles;
         self
     }
 
@@ -119,15 +209,12 @@ impl World {
         let ledger = FileLedger::open(&self.data, clock.clone(), LedgerOptions::default()).unwrap();
         let prefix = ledger.chain().rsplit('-').next().unwrap().to_owned();
         let ledger = Arc::new(ledger);
-        let modes = Modes::recommended()
-            .with(Group::FilesystemRead, Mode::Allow)
-            .with(Group::FilesystemWrite, self.writing);
         let gate = Gate::new(GateParts {
             ledger: ledger.clone(),
             clock: clock.clone(),
             keeper: Arc::new(self.store.clone()),
             hooks: Vec::new(),
-            rules: Rules::new(modes),
+            rules: self.rules.clone(),
             prefix,
         });
         let mut authority =
@@ -138,35 +225,59 @@ impl World {
             id: root.clone(),
             kind: RootKind::Workspace,
             display_name: None,
-            policy: RootPolicy::of(RootKind::Workspace),
+            policy: self.policy.clone(),
             owner: None,
-            trusted: true,
+            trusted: self.trusted,
         };
         authority
             .declare(spec, &self.scratch.root(), Resolver::Best)
             .unwrap();
-        let guests = Arc::new(Guests::new(gate.clone(), vec![root]));
-        let credentials =
+        let me = Principal::User { id: "me".into() };
+        let granted = Grant::new(me.clone(), root.clone(), CHANGING, None, GrantSource::Core);
+        gate.grants().issue(granted).unwrap();
+        let here = Here::new(Arc::new(authority)).writing();
+        let extensions = Arc::new(Extensions::new(here.clone(), self.data.clone()));
+        let guests = Guests::new(gate.clone(), vec![root])
+            .with_extensions(extensions.clone())
+            .at_most(self.rate);
+        let guests = Arc::new(guests);
+        let handles = self.handles;
+        let mut credentials =
             Credentials::open(self.store.clone(), clock.clone(), guests.clone()).unwrap();
+        if let Some(issuer) = &self.issuer {
+            credentials = credentials.with_issuer(issuer.clone());
+        }
         let credentials = Arc::new(credentials);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let observer = Arc::new(Answered::default());
-        let mut allowed = Allowed::at(address, "http");
+        let scheme = if self.tls { "https" } else { "http" };
+        let tls = self.tls.then(|| Tls::from_pem(CERTIFICATE, KEY).unwrap());
+        let trusting = self.tls.then(trusting);
+        let mut allowed = Allowed::at(address, scheme);
         allowed.origin("https://console.example").unwrap();
-        let machines: Arc<dyn Machines> = Arc::new(Providers::new(
-            Some(Arc::new(Here::new(Arc::new(authority)).writing())),
-            vec!["a test".to_owned()],
-        ));
+        let machine = Arc::new(here);
+        let pipe = McpParts {
+            machine: machine.clone(),
+            subject: Subject::agent_run(me, ConversationId::new("c"), RunId::new("r")),
+            session: SessionId::new("s"),
+            store: self.store.clone(),
+            clock: clock.clone(),
+            state_key: Arc::new(|| Ok(vec![7; 32])),
+            patience: self.patience,
+        };
+        let machines: Arc<dyn Machines> = Arc::new(
+            Providers::new(Some(machine), vec!["a test".to_owned()]).with_extensions(extensions),
+        );
         let mcp = McpHttp::new(HttpMcpParts {
             machines: machines.clone(),
             gate: gate.clone(),
             store: self.store.clone(),
             clock: clock.clone(),
             state_key: Arc::new(|| Ok(vec![7; 32])),
-            patience: self.patience,
+            patience: PATIENCE,
             pending_for: self.patience,
-            approval_url: format!("http://{address}").into(),
+            approval_url: format!("{scheme}://{address}").into(),
         });
         let server = Server::new(ServerParts {
             allowed,
@@ -178,11 +289,16 @@ impl World {
             observer: observer.clone(),
             gate: gate.clone(),
             audit: Arc::new(AuditFiles::in_data(self.data.clone())),
-            url: format!("http://{address}"),
+            url: format!("{scheme}://{address}"),
             patience: self.patience,
             mcp,
-            oauth: None,
+            oauth: self.issuer.as_ref().map(|_| OAuthResource {
+                resource: AUDIENCE.to_owned(),
+                issuer: ISSUER.to_owned(),
+            }),
+            telemetry: None,
         });
+        let looking = credentials.clone();
         let (end, ended) = oneshot::channel();
         let (kill, killed) = oneshot::channel();
         let thread = std::thread::spawn(move || {
@@ -195,13 +311,13 @@ impl World {
                 tokio::spawn(async move {
                     loop {
                         tokio::time::sleep(LOOK_EVERY).await;
-                        credentials.refresh().unwrap();
+                        looking.refresh().unwrap();
                     }
                 });
                 let listening = Listening {
-                    handles: 1_024,
+                    handles,
                     listener,
-                    tls: None,
+                    tls,
                 };
                 let end = async move {
                     // Dropped unsaid, it is killed instead.
@@ -215,6 +331,7 @@ impl World {
                 }
             });
             runtime.shutdown_background();
+            credentials.end();
             gate.end();
             let until = Instant::now() + PATIENCE;
             while gate.under_way() > 0 && Instant::now() < until {
@@ -224,6 +341,9 @@ impl World {
         });
         Running {
             address,
+            scheme,
+            trusting,
+            pipe,
             observer,
             end: Some(end),
             kill: Some(kill),
@@ -260,6 +380,11 @@ impl World {
 /// A server that listens.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) scheme: &'static str,
+    /// Whom clients trust, where it speaks TLS.
+    trusting: Option<Arc<rustls::ClientConfig>>,
+    /// The same machine, as `portcullis mcp` serves it to who started it.
+    pub(crate) pipe: McpParts,
     observer: Arc<Answered>,
     end: Option<oneshot::Sender<()>>,
     kill: Option<oneshot::Sender<()>>,
@@ -269,7 +394,11 @@ pub(crate) struct Running {
 impl Running {
     /// Opens a connection.
     pub(crate) fn connect(&self) -> Connection {
-        Connection::open(self.address)
+        let connection = Connection::open(self.address);
+        match &self.trusting {
+            Some(trusting) => connection.encrypted(trusting),
+            None => connection,
+        }
     }
 
     /// One request on a connection of its own.

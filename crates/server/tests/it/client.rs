@@ -78,7 +78,7 @@ impl Machines for ForAll {
         self.0.clone()
     }
 
-    fn status(&self, _identity: &Identity) -> Value {
+    fn status(&self, _identity: &Identity, _filesystem_enabled: bool) -> Value {
         Value::Null
     }
 }

@@ -30,12 +30,13 @@ async fn another_principals_session_is_not_there_and_asking_for_it_is_on_the_rec
         assert_eq!(refused.message().await, absent.message().await);
     }
     let lines = world.lines_of("mcp/session");
-    assert_eq!(lines.len(), 3, "{lines:?}");
-    for line in lines {
-        assert_eq!(
-            (&*line.outcome, &*line.who, line.reason),
-            ("denied", "token:me/other", Some("no_grant"))
-        );
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    for pair in lines.chunks(2) {
+        let said: Vec<_> = pair.iter().map(|line| (&*line.who, line.reason)).collect();
+        let who = "token:me/other";
+        // Which it was is told to whoever reads the record, and to nobody else.
+        assert_eq!(said, [(who, Some("no_grant")), (who, Some("not_found"))]);
+        assert_eq!(pair[0].outcome, "denied");
     }
     // Nothing came of it: who opened it goes on, and ends it.
     let listed = mine.request("tools/list", json!({})).await;

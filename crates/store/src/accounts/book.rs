@@ -5,16 +5,17 @@
 //! A book never changes: whoever holds one loads the next when
 //! [`Store::version`](crate::Store::version) says so.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_gate::ManifestPermission;
+use portcullis_gate::{ApprovedBook, ApprovedExtension, ManifestPermission};
 use portcullis_proto::{Principal, ScopeSet};
 use rusqlite::Connection;
 use subtle::ConstantTimeEq as _;
 
 use super::secret::{self, Digest, Id};
+use super::switches::{self, Switch};
 use super::{extensions, stored_scopes, time, tokens};
 use crate::error::StoreError;
 use crate::store::Store;
@@ -50,6 +51,10 @@ pub struct CredentialBook {
     bearers: HashMap<Id, Entry>,
     cookies: HashMap<Id, Entry>,
     extensions: HashMap<Arc<str>, Approved>,
+    /// The same extensions, as they are lodged.
+    approved: Arc<ApprovedBook>,
+    /// Users whose files are off.
+    files_off: HashSet<Arc<str>>,
 }
 
 struct Entry {
@@ -61,7 +66,7 @@ struct Entry {
 struct Approved {
     uid: i64,
     scopes: ScopeSet,
-    permissions: Box<[ManifestPermission]>,
+    terms: Arc<ApprovedExtension>,
 }
 
 impl fmt::Debug for CredentialBook {
@@ -72,6 +77,8 @@ impl fmt::Debug for CredentialBook {
             .field("bearers", &self.bearers.len())
             .field("cookies", &self.cookies.len())
             .field("extensions", &self.extensions.len())
+            .field("files_off", &self.files_off.len())
+            .field("approved", &self.approved.len())
             .finish()
     }
 }
@@ -104,10 +111,31 @@ impl CredentialBook {
         }
     }
 
+    /// The user of that name, if there is one, and what they have now.
+    pub fn user(&self, name: &str) -> Option<(&Arc<str>, ScopeSet)> {
+        let (name, scopes) = self.users.get_key_value(name)?;
+        Some((name, *scopes))
+    }
+
+    /// Whether `user`'s files are switched on. While they are not, no
+    /// credential of theirs has a scope for files.
+    pub fn files(&self, user: &str) -> Switch {
+        if self.files_off.contains(user) {
+            Switch::Off
+        } else {
+            Switch::On
+        }
+    }
+
     /// What an approved extension may be granted, by kind of root; `None` where
     /// there is none.
     pub fn permissions(&self, extension: &str) -> Option<&[ManifestPermission]> {
-        Some(&self.extensions.get(extension)?.permissions)
+        Some(&self.extensions.get(extension)?.terms.permissions)
+    }
+
+    /// Every approved extension.
+    pub const fn approved(&self) -> &Arc<ApprovedBook> {
+        &self.approved
     }
 
     /// Which [`Store::version`](crate::Store::version) it is of.
@@ -142,7 +170,9 @@ impl Store {
 /// A user while the book is loaded.
 struct Owner {
     name: Arc<str>,
+    /// Without those for files while they are off.
     scopes: ScopeSet,
+    files: Switch,
 }
 
 fn load(conn: &Connection) -> Result<CredentialBook, StoreError> {
@@ -151,8 +181,14 @@ fn load(conn: &Connection) -> Result<CredentialBook, StoreError> {
         .query_row([], |row| row.get(0))?;
     let owners = owners(conn)?;
     let extensions = approved(conn, &owners)?;
+    let approved = extensions
+        .iter()
+        .map(|(id, one)| (Arc::clone(id), Arc::clone(&one.terms)))
+        .collect();
+    let files_off = owners.values().filter(|owner| owner.files == Switch::Off);
     Ok(CredentialBook {
         version: version.unsigned_abs(),
+        files_off: files_off.map(|owner| Arc::clone(&owner.name)).collect(),
         bearers: bearers(conn, &owners, &extensions)?,
         cookies: cookies(conn, &owners)?,
         users: owners
@@ -160,19 +196,30 @@ fn load(conn: &Connection) -> Result<CredentialBook, StoreError> {
             .map(|owner| (owner.name, owner.scopes))
             .collect(),
         extensions,
+        approved: Arc::new(approved),
     })
 }
 
 fn owners(conn: &Connection) -> Result<HashMap<i64, Owner>, StoreError> {
+    let off = switches::off(conn)?;
     let mut statement = conn.prepare_cached("SELECT uid, name, scopes FROM users")?;
     let mut rows = statement.query([])?;
     let mut owners = HashMap::new();
     while let Some(row) = rows.next()? {
-        let owner = Owner {
-            name: row.get::<_, String>(1)?.into(),
-            scopes: stored_scopes(row.get_ref(2)?.as_str().map_err(StoreError::damaged)?)?,
+        let uid = row.get(0)?;
+        let scopes = stored_scopes(row.get_ref(2)?.as_str().map_err(StoreError::damaged)?)?;
+        let (scopes, files) = if off.contains(&uid) {
+            (switches::without_files(scopes), Switch::Off)
+        } else {
+            (scopes, Switch::On)
         };
-        owners.insert(row.get(0)?, owner);
+        let name = row.get::<_, String>(1)?.into();
+        let owner = Owner {
+            name,
+            scopes,
+            files,
+        };
+        owners.insert(uid, owner);
     }
     Ok(owners)
 }
@@ -182,7 +229,8 @@ fn approved(
     owners: &HashMap<i64, Owner>,
 ) -> Result<HashMap<Arc<str>, Approved>, StoreError> {
     let mut statement = conn.prepare_cached(
-        "SELECT id, uid, permissions FROM extensions WHERE state = 'approved' AND uid IS NOT NULL",
+        "SELECT id, uid, permissions, created_at FROM extensions
+         WHERE state = 'approved' AND uid IS NOT NULL",
     )?;
     let mut rows = statement.query([])?;
     let mut approved = HashMap::new();
@@ -194,12 +242,21 @@ fn approved(
         };
         let written: String = row.get(2)?;
         let permissions = extensions::parsed(&written)?;
+        let scopes = extensions::scopes(&permissions).and(owner.scopes);
+        let id: Arc<str> = row.get::<_, String>(0)?.into();
+        let terms = ApprovedExtension {
+            storage: extensions::storage(&id, row.get(3)?)?,
+            id: Arc::clone(&id),
+            user: Arc::clone(&owner.name),
+            permissions: permissions.into_boxed_slice(),
+            most: scopes.access(),
+        };
         let one = Approved {
             uid,
-            scopes: extensions::scopes(&permissions).and(owner.scopes),
-            permissions: permissions.into_boxed_slice(),
+            scopes,
+            terms: Arc::new(terms),
         };
-        approved.insert(row.get::<_, String>(0)?.into(), one);
+        approved.insert(id, one);
     }
     Ok(approved)
 }

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use portcullis_files::sha256;
 use portcullis_gate::ManifestPermission;
-use portcullis_proto::{Access, Scope, ScopeSet};
+use portcullis_proto::{Access, RootId, Scope, ScopeSet};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::tokens::{New, NewToken};
@@ -174,17 +175,24 @@ impl Store {
         })
     }
 
-    /// Forgets an extension with its tokens, `of` that owner or of anybody;
-    /// whether there was one. Its id can then be anybody's, and with it whatever
-    /// files are still kept under the id.
-    pub fn remove_extension(&self, id: &str, of: Option<&str>) -> Result<bool, StoreError> {
+    /// Forgets an extension with its tokens, `of` that owner or of anybody, and
+    /// tells the root of the files it leaves, to be removed; nothing where there
+    /// was none. Its id can then be anybody's; its files never are.
+    pub fn remove_extension(
+        &self,
+        id: &str,
+        of: Option<&str>,
+    ) -> Result<Option<RootId>, StoreError> {
         self.write(Lasting::Disk, |tx| {
-            let gone = tx.execute(
-                "DELETE FROM extensions WHERE id = ?1
-                 AND (?2 IS NULL OR uid = (SELECT uid FROM users WHERE name = ?2))",
-                params![id, of],
-            )?;
-            Ok(gone > 0)
+            let registered: Option<i64> = tx
+                .prepare_cached(
+                    "DELETE FROM extensions WHERE id = ?1
+                     AND (?2 IS NULL OR uid = (SELECT uid FROM users WHERE name = ?2))
+                     RETURNING created_at",
+                )?
+                .query_row(params![id, of], |row| row.get(0))
+                .optional()?;
+            registered.map(|at| storage(id, at)).transpose()
         })
     }
 
@@ -205,8 +213,9 @@ impl Store {
         })
     }
 
-    /// Makes a token of an approved extension, `by` its owner. It holds until it
-    /// or the extension is revoked.
+    /// Makes the token of an approved extension, `by` its owner. It holds until
+    /// the extension is revoked or the next one is made; the one before holds
+    /// no more.
     pub fn create_extension_token(
         &self,
         id: &str,
@@ -226,6 +235,7 @@ impl Store {
                 )
                 .hint("Its owner approves it with `portcullis extension approve`."));
             }
+            tx.execute("DELETE FROM tokens WHERE extension = ?1", [id])?;
             let made = New {
                 uid,
                 extension: Some(id),
@@ -236,6 +246,14 @@ impl Store {
             made.insert(tx, now_ms)
         })
     }
+}
+
+/// The root of an extension's own files. One of the same id that is registered
+/// after this one was removed has another: nothing is inherited.
+pub(super) fn storage(id: &str, created_at: i64) -> Result<RootId, StoreError> {
+    let digest = sha256(format!("{id}\0{created_at}").as_bytes()).hex();
+    let name: String = "storage-".chars().chain(digest.chars().take(32)).collect();
+    RootId::parse(&name).ok_or_else(|| StoreError::damaged("a storage has no name"))
 }
 
 /// Permissions as they were stored.

@@ -7,6 +7,7 @@ mod book;
 mod extensions;
 mod secret;
 mod sign_ins;
+mod switches;
 mod tokens;
 mod users;
 
@@ -14,6 +15,7 @@ pub use book::{Credential, CredentialBook};
 pub use extensions::{Extension, ExtensionState};
 pub use secret::Revealed;
 pub use sign_ins::{SignedIn, sign_in_url};
+pub use switches::Switch;
 pub use tokens::{NewToken, Token};
 pub use users::{User, is_user_name};
 

@@ -24,6 +24,9 @@ pub struct User {
     pub created_at: u64,
 }
 
+/// Who an agent on a pipe acts for.
+const RESERVED: &str = "me";
+
 /// Whether `name` can be a user's: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`,
 /// the first one a letter or digit.
 pub fn is_user_name(name: &str) -> bool {
@@ -36,6 +39,11 @@ impl Store {
         if !is_user_name(name) {
             return Err(StoreError::invalid(
                 "A user's name has 1 to 64 characters of a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit.",
+            ));
+        }
+        if name == RESERVED {
+            return Err(StoreError::invalid(
+                "`me` is whoever works at this machine without a server; a user of that name would own what they did.",
             ));
         }
         self.write(Lasting::Disk, |tx| {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use portcullis_gate::{Answer, Approver, Decision, Question, Reply, Surface};
+use portcullis_proto::Principal;
 use portcullis_store::{DurableApprover, Said, Stage, Store, Trouble};
 use tokio::sync::oneshot;
 
@@ -259,7 +260,11 @@ pub(crate) async fn park_many(store: Store) {
     let waiting: Vec<_> = (0..MANY)
         .map(|at| {
             let approver = Arc::clone(&approver);
-            let asked = question(&format!("q{at}"));
+            let mut asked = question(&format!("q{at}"));
+            // Of ten callers: more than a thousand of one are not kept.
+            asked.subject.principal = Principal::User {
+                id: format!("u{}", at % 10).into(),
+            };
             tokio::spawn(async move { approver.ask(&asked).await })
         })
         .collect();

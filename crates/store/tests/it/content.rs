@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_gate::{Decision, Keeper};
+use portcullis_gate::{Answer, Decision, Keeper, Surface};
 use portcullis_policy::{Effect, Rule, RuleSet};
-use portcullis_proto::{Failure, Group, Reason};
+use portcullis_proto::{Failure, Group, Principal, Reason};
 use portcullis_store::{RuleId, Said, Stage, Store, Trouble};
 
 use crate::kit::{Dir, NOW, answer, id, question, raw, rule};
@@ -202,6 +202,88 @@ fn a_question_comes_back_as_it_was_asked_and_its_answer_counts_once() {
     store.ask(&asked).unwrap();
     assert_eq!(store.poll(&asked.id, NOW).unwrap(), Stage::Pending);
     assert_eq!(store.take(&asked.id).unwrap(), None);
+}
+
+#[test]
+fn one_who_asks_without_end_leaves_room_for_the_others() {
+    let dir = Dir::in_memory();
+    let store = Store::new(dir.path());
+    // Whatever credential of theirs asks.
+    let of = |user: &str, n: usize| {
+        let mut asked = question(&format!("q_{user}_{n}"));
+        asked.subject.principal = Principal::Token {
+            user: user.into(),
+            id: format!("t{}", n % 7).into(),
+        };
+        asked
+    };
+    for n in 0..1_000 {
+        store.ask(&of("eve", n)).unwrap();
+    }
+    let full = |n| store.ask(&of("eve", n)).unwrap_err().trouble();
+    assert_eq!(full(1_000), Trouble::Full);
+    store.ask(&of("ada", 0)).unwrap();
+    assert_eq!(store.pending_of("ada", 10, NOW).unwrap(), [of("ada", 0)]);
+    assert_eq!(store.pending_of("eve", 2_000, NOW).unwrap().len(), 1_000);
+    assert_eq!(store.count_pending(NOW).unwrap(), 1_001);
+    // An answer nobody has come for holds its place; one that was used does not.
+    let no = answer(Decision::DenyOnce, "ada");
+    let said = store.answer(&of("eve", 0).id, &no, NOW).unwrap();
+    assert_eq!(said, Said::Answered);
+    assert_eq!(full(1_000), Trouble::Full);
+    assert!(store.take(&of("eve", 0).id).unwrap().is_some());
+    store.ask(&of("eve", 1_000)).unwrap();
+    // Nor does what is too old.
+    let mut later = of("eve", 1_001);
+    later.asked_at = later.deadline;
+    later.deadline += 1;
+    store.ask(&later).unwrap();
+}
+
+#[test]
+fn an_answer_nobody_comes_for_holds_for_a_day_after_the_deadline() {
+    let dir = Dir::new();
+    let store = Store::new(dir.path());
+    let asked = question("q");
+    store.ask(&asked).unwrap();
+    let yes = answer(Decision::AllowOnce, "ada");
+    assert_eq!(store.answer(&asked.id, &yes, NOW).unwrap(), Said::Answered);
+    let day = asked.deadline + DAY;
+    let stage = |now| store.poll(&asked.id, now).unwrap();
+    assert_eq!(stage(day - 1), Stage::Answered(yes));
+    assert_eq!(stage(day), Stage::Expired);
+}
+
+#[test]
+fn a_lasting_answer_is_kept_when_it_is_said() {
+    let dir = Dir::new();
+    let store = Store::new(dir.path());
+    for (decision, surface, kept) in [
+        (Decision::AllowOnce, Surface::Console, None),
+        (Decision::AlwaysAllow, Surface::Mcp, None),
+        (Decision::AlwaysAllow, Surface::Console, Some(Effect::Allow)),
+        (Decision::AlwaysDeny, Surface::Terminal, Some(Effect::Deny)),
+    ] {
+        let mut asked = question(&format!("q_{}_{}", decision.as_str(), surface.as_str()));
+        asked.offered = Decision::ALL.to_vec();
+        store.ask(&asked).unwrap();
+        let before = store.load().unwrap().len();
+        let said = Answer {
+            surface,
+            ..answer(decision, "ada")
+        };
+        assert_eq!(store.answer(&asked.id, &said, NOW).unwrap(), Said::Answered);
+        let rules = store.load().unwrap();
+        match kept {
+            Some(effect) => {
+                let rule = rules.last().unwrap();
+                assert_eq!(rules.len(), before + asked.facts.resources.len());
+                assert_eq!(rule.effect, effect);
+                assert_eq!(&*rule.source, format!("answer:{}", asked.id));
+            }
+            None => assert_eq!(rules.len(), before, "{decision:?} {surface:?}"),
+        }
+    }
 }
 
 #[test]

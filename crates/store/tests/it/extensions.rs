@@ -152,8 +152,8 @@ fn an_id_belongs_to_who_registered_it_first() {
         (left[0].owner.as_deref(), left[0].state),
         (None, ExtensionState::Revoked)
     );
-    assert!(!store.remove_extension("notes", Some("ada")).unwrap());
-    assert!(store.remove_extension("notes", None).unwrap());
+    assert_eq!(store.remove_extension("notes", Some("ada")).unwrap(), None);
+    assert!(store.remove_extension("notes", None).unwrap().is_some());
     assert_eq!(taken(&store), Ok(()));
 }
 
@@ -274,7 +274,12 @@ fn extensions_are_bounded() {
     fill(1, 100, 2);
     assert_eq!(more("bob"), Err(Trouble::Full));
     assert_eq!(more("ada"), Ok(()));
-    assert!(store.remove_extension("notes", Some("ada")).unwrap());
+    assert!(
+        store
+            .remove_extension("notes", Some("ada"))
+            .unwrap()
+            .is_some()
+    );
     fill(101, 1_000, 2);
     assert_eq!(more("ada"), Err(Trouble::Full));
     let many: Vec<String> = (0..33).map(|at| format!("{READS}{at}")).collect();

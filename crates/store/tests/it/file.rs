@@ -7,7 +7,7 @@ use portcullis_policy::Effect;
 use portcullis_proto::ScopeSet;
 use portcullis_store::{Store, Trouble};
 
-use crate::kit::{Dir, NOW, raw, rule};
+use crate::kit::{Dir, NOW, question, raw, rule};
 
 #[test]
 fn nothing_is_opened_or_made_before_something_is_stored() {
@@ -115,13 +115,17 @@ fn a_damaged_database_is_said_and_never_replaced() {
 fn a_newer_schema_is_refused_and_left_as_it_is() {
     let dir = with_rules();
     let raw = rusqlite::Connection::open(dir.db()).unwrap();
-    raw.pragma_update(None, "user_version", 3).unwrap();
+    let known: i64 = raw
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    let newer = known + 1;
+    raw.pragma_update(None, "user_version", newer).unwrap();
     drop(raw);
     refused(&dir, Trouble::Newer, "newer Portcullis");
     let error = Store::new(dir.path()).load().unwrap_err();
     assert_eq!(
         error.message(),
-        "The state database has schema 3; this Portcullis knows up to 2."
+        format!("The state database has schema {newer}; this Portcullis knows up to {known}.")
     );
 }
 
@@ -146,6 +150,18 @@ fn a_database_of_the_first_schema_is_brought_up_to_date_with_all_that_is_in_it()
     old.execute_batch(
         "INSERT INTO rules (effect, tool_group, root, pattern, covers_protected, source, kept_at)
          VALUES ('deny', 'filesystemRead', 'work', 'a', 0, 'answer:q_1', 1)",
+    )
+    .unwrap();
+    let waits = question("q_old");
+    old.execute(
+        "INSERT INTO questions (id, state, digest, body, offered, deadline)
+         VALUES (?1, 'pending', ?2, ?3, 'allow_once deny_once', ?4)",
+        rusqlite::params![
+            waits.id.as_str(),
+            waits.digest.hex(),
+            serde_json::to_string(&waits).unwrap(),
+            i64::try_from(waits.deadline).unwrap()
+        ],
     )
     .unwrap();
     let version: i64 = old
@@ -177,6 +193,9 @@ fn a_database_of_the_first_schema_is_brought_up_to_date_with_all_that_is_in_it()
     let users = store.users().unwrap();
     assert_eq!(users.len(), 4);
     assert_eq!(users[0].scopes, ScopeSet::ALL);
+    let of = |owner: &str| store.pending_of(owner, 10, NOW).unwrap();
+    assert_eq!(of("ada"), std::slice::from_ref(&waits));
+    assert_eq!(of("bob"), []);
     store.check().unwrap();
 }
 

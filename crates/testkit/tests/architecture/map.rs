@@ -49,7 +49,12 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     // Whoever speaks HTTP is a surface.
     ("hyper", &["server"]),
     ("rustls", &["server"]),
+    // It checks what issuers sign; TLS brings it in.
+    ("ring", &["server"]),
     ("clap", &["cli"]),
+    // They read the environment.
+    ("listenfd", &["cli"]),
+    ("sd-notify", &["cli"]),
     ("inquire", &["cli"]),
     ("ed25519-dalek", &["files"]),
     ("similar", &["files"]),

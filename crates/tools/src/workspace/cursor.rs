@@ -19,9 +19,35 @@ pub(super) struct Cursor {
     v: u8,
     pub(super) off: u64,
     size: u64,
-    dev: String,
-    ino: String,
-    mtime: String,
+    #[serde(with = "in_words")]
+    dev: u64,
+    #[serde(with = "in_words")]
+    ino: u64,
+    #[serde(with = "in_words")]
+    mtime: i64,
+}
+
+/// Numbers that may be larger than a number of JSON's is everywhere, as text.
+mod in_words {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        number: &T,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        out.collect_str(number)
+    }
+
+    pub(super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(|_| D::Error::custom("not a number"))
+    }
 }
 
 fn bad() -> Failure {
@@ -36,9 +62,9 @@ impl Cursor {
             v: 1,
             off,
             size: meta.size,
-            dev: meta.dev.to_string(),
-            ino: meta.ino.to_string(),
-            mtime: mtime(meta).to_string(),
+            dev: meta.dev,
+            ino: meta.ino,
+            mtime: mtime(meta),
         }
     }
 
@@ -63,16 +89,16 @@ impl Cursor {
     }
 
     /// As the text reader spells the same place.
-    pub(super) fn inner(&self) -> Result<String, Failure> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
-        let mtime: i64 = self.mtime.parse().map_err(|_| bad())?;
-        Ok(format!(
-            "c1.{:x}.0.0.{:x}.{:x}.{:x}.{mtime:x}",
-            self.off,
-            number(&self.dev)?,
-            number(&self.ino)?,
-            self.size,
-        ))
+    pub(super) fn inner(&self) -> String {
+        let Self {
+            off,
+            size,
+            dev,
+            ino,
+            mtime,
+            ..
+        } = self;
+        format!("c1.{off:x}.0.0.{dev:x}.{ino:x}.{size:x}.{mtime:x}")
     }
 
     /// The same place, read from how the text reader spells it.
@@ -83,8 +109,8 @@ impl Cursor {
 
     /// Refuses to go on in another version; a file that only grew is the same.
     pub(super) fn check(&self, meta: &Meta) -> Result<(), Failure> {
-        let same_file = self.dev == meta.dev.to_string() && self.ino == meta.ino.to_string();
-        let same = self.size == meta.size && self.mtime == mtime(meta).to_string();
+        let same_file = self.dev == meta.dev && self.ino == meta.ino;
+        let same = self.size == meta.size && self.mtime == mtime(meta);
         if same_file && (same || meta.size > self.size) {
             return Ok(());
         }
@@ -113,11 +139,13 @@ mod tests {
             v: 1,
             off: 12,
             size: 34,
-            dev: "5".to_owned(),
-            ino: "6".to_owned(),
-            mtime: "-7".to_owned(),
+            dev: 5,
+            ino: 6,
+            mtime: -7,
         };
         assert_eq!(Cursor::parse(&cursor.spelled()), Ok(cursor.clone()));
-        assert_eq!(cursor.inner().unwrap(), "c1.c.0.0.5.6.22.fffffffffffffff9");
+        let json = r#"{"v":1,"off":0,"size":1,"dev":"5","ino":"six","mtime":"7"}"#;
+        assert!(Cursor::parse(&URL_SAFE_NO_PAD.encode(json)).is_err());
+        assert_eq!(cursor.inner(), "c1.c.0.0.5.6.22.fffffffffffffff9");
     }
 }

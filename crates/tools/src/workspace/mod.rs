@@ -14,10 +14,11 @@ use portcullis_files::ignores::MatchedBy;
 use portcullis_files::text::LineEnding;
 use portcullis_files::{Authority, sha256};
 use portcullis_gate::Caller;
-use portcullis_proto::{Digest, Failure, Json, RootId, Verb};
+use portcullis_proto::{Digest, Failure, Json, RelPath, RootId, RootKind, Verb};
 
 use self::cursor::Cursor;
 use crate::arguments::scope;
+use crate::resource::uri;
 
 pub use self::more::RawBytes;
 
@@ -167,12 +168,35 @@ pub struct Workspace {
     pub root: RootId,
     /// Sixteen hexadecimal digits that name it to programs.
     pub id: String,
-    /// Where it stands on its machine: the one host path a wire requires.
+    /// Where it stands on its machine: the one host path a wire requires. What
+    /// is an extension's own stands in our state, and is told by its URI.
     pub cwd: String,
+    /// What it is for.
+    pub kind: RootKind,
     /// Whether it may be changed.
     pub trusted: bool,
     /// Whether a request that names none means it.
     pub primary: bool,
+}
+
+impl Workspace {
+    /// Whether a request that names `name` means it: by its id or directory, or,
+    /// for what an extension has one of, by the kind.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.id == name || self.cwd == name || (is_own(self.kind) && self.kind.as_str() == name)
+    }
+}
+
+/// Whether a root of this kind is one extension's own.
+const fn is_own(kind: RootKind) -> bool {
+    match kind {
+        RootKind::ExtensionStorage | RootKind::Temp => true,
+        RootKind::Workspace
+        | RootKind::Artifact
+        | RootKind::Knowledge
+        | RootKind::Downloads
+        | RootKind::Secret => false,
+    }
 }
 
 /// Serves one request.
@@ -188,7 +212,8 @@ pub(crate) async fn serve(
             let cursor = ask.cursor.as_deref().map(Cursor::parse).transpose();
             let cursor =
                 cursor.map_err(|why| authority.gate().refuse(caller, Verb::Read, &path, why))?;
-            reading::text(&scope, &path, &ask, cursor).await
+            let refuse = |why| authority.gate().refuse(caller, Verb::Read, &path, why);
+            reading::text(&scope, &path, &ask, cursor, refuse).await
         }
         FileAsk::Bytes {
             offset, max_bytes, ..
@@ -238,7 +263,12 @@ pub(crate) fn workspaces(authority: &Authority) -> Vec<Workspace> {
         .map(|declared| Workspace {
             root: declared.entry().id().clone(),
             id: id_of(&declared.root().host_path().to_string_lossy()),
-            cwd: declared.root().host_path().to_string_lossy().into_owned(),
+            cwd: if is_own(declared.entry().kind()) {
+                uri(declared.entry().id(), &RelPath::root())
+            } else {
+                declared.root().host_path().to_string_lossy().into_owned()
+            },
+            kind: declared.entry().kind(),
             trusted: declared.entry().trusted(),
             primary: primary.as_ref() == Some(declared.entry().id()),
         })

@@ -1,5 +1,7 @@
 //! Raw bytes, changes as they happen, and what can be undone.
 
+use std::sync::Arc;
+
 use portcullis_files::{Authority, ByteWindow, ScopedFs, UndoEntry, WatchRequest};
 use portcullis_gate::Caller;
 use portcullis_proto::{Failure, Json, Principal, Reason, RelPath, Verb};
@@ -49,30 +51,33 @@ pub(crate) async fn watch(
     path: &str,
 ) -> Result<ResourceWatch, Failure> {
     let (scope, path) = scope(authority, caller, Verb::Watch, root, path)?;
-    Ok(ResourceWatch {
-        root: scope.declared().entry().id().clone(),
-        watch: scope.watch(&path, WatchRequest::default()).await?,
-    })
+    let watch = scope.watch(&path, WatchRequest::default()).await?;
+    let root = scope.declared().entry().id().clone();
+    let gate = Arc::clone(authority.gate());
+    Ok(ResourceWatch::new(watch, root, gate, caller))
 }
 
-/// Whether the person behind `caller` did it: by hand, or through a token.
+/// Whether the person behind `caller` did it: by hand, through a token or
+/// through an extension. An extension itself has only what it did.
 fn is_own(caller: &Caller, entry: &UndoEntry) -> bool {
     let (Principal::User { id: user } | Principal::Token { user, .. }) = &caller.subject.principal
     else {
-        return entry.subject == caller.subject.principal.label();
+        return entry.subject == caller.subject.label();
     };
-    entry.subject == format!("user:{user}")
-        || entry
-            .subject
-            .strip_prefix("token:")
-            .and_then(|token| token.split_once('/'))
-            .is_some_and(|(of, _)| of == &**user)
+    let acting = ["token:", "extension:"]
+        .into_iter()
+        .find_map(|kind| entry.subject.strip_prefix(kind))
+        .and_then(|acting| acting.split_once('/'));
+    entry.subject == format!("user:{user}") || acting.is_some_and(|(of, _)| of == &**user)
 }
 
-fn own(scope: &ScopedFs, caller: &Caller) -> Result<Vec<UndoEntry>, Failure> {
-    let here = scope.declared().root().identity();
-    let mut entries = scope.undo_entries()?;
-    entries.retain(|entry| entry.root_identity == here && is_own(caller, entry));
+fn is_own_here(scope: &ScopedFs, caller: &Caller, entry: &UndoEntry) -> bool {
+    entry.root_identity == scope.declared().root().identity() && is_own(caller, entry)
+}
+
+async fn own(scope: &ScopedFs, caller: &Caller) -> Result<Vec<UndoEntry>, Failure> {
+    let mut entries = scope.list_undo().await?;
+    entries.retain(|entry| is_own_here(scope, caller, entry));
     entries.reverse();
     Ok(entries)
 }
@@ -89,13 +94,15 @@ fn told(entry: &UndoEntry) -> Value {
     })
 }
 
-pub(crate) fn undoable(
+pub(crate) async fn undoable(
     authority: &Authority,
     caller: &Caller,
     root: Option<&str>,
 ) -> Result<Json, Failure> {
     let (scope, _) = scope(authority, caller, Verb::Stat, root, ".")?;
-    let entries = own(&scope, caller)?;
+    // Who may not look at the root is not told what was done there either.
+    scope.stat(".").await?;
+    let entries = own(&scope, caller).await?;
     let shown: Vec<Value> = entries.iter().take(MAX_UNDO).map(told).collect();
     let more = entries.len().saturating_sub(MAX_UNDO);
     written(&json!({"operations": shown, "more": more}))
@@ -108,7 +115,9 @@ pub(crate) async fn undo(
     id: &str,
 ) -> Result<Json, Failure> {
     let (scope, _) = scope(authority, caller, Verb::Undo, root, ".")?;
-    if !own(&scope, caller)?.iter().any(|entry| entry.id == id) {
+    let entry = scope.undo_entry(id).await?;
+    let is_own = entry.is_some_and(|entry| is_own_here(&scope, caller, &entry));
+    if !is_own {
         let why = Failure::new(Reason::NotFound, "No such operation of yours is kept.")
             .hint("GET /undo tells those that are.");
         return Err(authority.gate().refuse(caller, Verb::Undo, id, why));

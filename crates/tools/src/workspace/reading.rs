@@ -17,11 +17,12 @@ pub(super) async fn text(
     path: &str,
     ask: &ReadAsk,
     cursor: Option<Cursor>,
+    refuse: impl Fn(Failure) -> Failure,
 ) -> Result<Json, Failure> {
     let windowed =
         ask.max_bytes.is_some() || ask.line.is_some() || ask.limit.is_some() || cursor.is_some();
     let from = match &cursor {
-        Some(cursor) => TextFrom::Cursor(cursor.inner()?),
+        Some(cursor) => TextFrom::Cursor(cursor.inner()),
         None => TextFrom::Line(ask.line.unwrap_or(1)),
     };
     let beyond = windowed.then(|| TextRequest {
@@ -39,7 +40,9 @@ pub(super) async fn text(
     let snapshot = scope.read_snapshot(path, request).await?;
     let window = match &snapshot.content {
         Snapshot::Whole { text, shape, .. } => {
-            of_whole(text, *shape, &snapshot.meta, ask, cursor.as_ref())?
+            // The file was read, as its line says; that nothing of it is told has
+            // a line of its own.
+            of_whole(text, *shape, &snapshot.meta, ask, cursor.as_ref()).map_err(refuse)?
         }
         Snapshot::Window(page) => of_large(page, &snapshot.meta, ask),
     };

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use portcullis_gate::{Live, Settled};
+use portcullis_gate::{Headway, Live, Settled};
 use portcullis_policy::{Symlinks, Terms};
 use portcullis_proto::{Access, Counts, Entity, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
@@ -256,7 +256,7 @@ impl Work<'_> {
                 Writer::TarGz(tar) => tar.file(name, executable, &file, meta.size, self.live)?,
             }
             self.entries += 1;
-            self.live.progress(self.entries);
+            self.live.progress(Headway::entries(self.entries));
         }
         match writer {
             Writer::Zip(zip) => zip.finish(),

@@ -1,6 +1,6 @@
 //! Looking into an archive, and unpacking one: attempt, enter, act.
 
-use portcullis_gate::{Live, Settled};
+use portcullis_gate::{Headway, Live, Settled};
 use portcullis_policy::Containment;
 use portcullis_proto::{Access, Counts, Failure, Reason, RelPath, Verb};
 use rustix::io::retry_on_intr;
@@ -258,7 +258,7 @@ impl Work<'_> {
         let mut unzip = Unzip::new(self.source, self.pace);
         for (done, item) in self.manifest.items.iter().enumerate() {
             (self.pace)()?;
-            self.live.progress(done as u64);
+            self.live.progress(Headway::entries(done as u64));
             match (item.kind, item.data) {
                 (ItemKind::Directory, _) => {
                     staging.directory(&item.path)?;
@@ -291,7 +291,7 @@ impl Work<'_> {
             if path != item.path || entry.kind != Ok(item.kind) || entry.size != item.size {
                 return Err(changed());
             }
-            self.live.progress(done as u64);
+            self.live.progress(Headway::entries(done as u64));
             match item.kind {
                 ItemKind::Directory => {
                     staging.directory(&path)?;

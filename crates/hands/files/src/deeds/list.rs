@@ -13,8 +13,9 @@ use portcullis_proto::{Counts, Entity, Facts, Failure, Reason, RelPath, Verb};
 
 use super::pinned::Pinned;
 use super::{Key, admitted};
-use crate::dirs::{Name, each_name};
+use crate::dirs::Name;
 use crate::hiding::Hiding;
+use crate::kept::each_kept_name;
 use crate::meta::Meta;
 use crate::sys;
 
@@ -141,7 +142,8 @@ pub(crate) fn list(permit: Permit<Listing>, request: &ListRequest) -> Result<Lis
         let mut seen = 0u64;
         let look_every = hiding.look_every();
         let deadline = live.monotonic_us().saturating_add(MAX_US);
-        each_name(listing.handle.as_fd(), &listing.path, |name| {
+        let dir = listing.handle.as_fd();
+        each_kept_name(&listing.root, dir, &listing.path, |name| {
             seen += 1;
             if seen.is_multiple_of(look_every) {
                 live.still()?;

@@ -34,6 +34,9 @@ fn write_within(line: &mut Line, event: &Event<'_>, string: usize, list: usize) 
     json.word(key!("phase"), phase(event.phase));
     json.text(key!("requestId"), event.request_id.as_str());
     json.text(key!("route"), event.route);
+    if let Some(called) = event.called {
+        json.text(key!("clientRequestId"), called);
+    }
     write_subject(&mut json, event.subject);
     json.word(key!("operation"), event.facts.verb.as_str());
     let resources = event.facts.resources.as_slice();
@@ -94,7 +97,12 @@ fn write_subject(json: &mut Json<'_>, subject: &Subject) {
             who(json, "token", id);
             json.text(key!("user"), user);
         }
-        Principal::Extension { id } => who(json, "extension", id),
+        Principal::Extension { id } => {
+            who(json, "extension", id);
+            if let Some(user) = &subject.on_behalf_of {
+                json.text(key!("user"), user);
+            }
+        }
         Principal::Automation { id } => who(json, "automation", id),
     }
     if let Some(conversation) = &subject.conversation_id {

@@ -19,6 +19,10 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
+    pub(crate) fn audit(&self) -> &PrivateDir {
+        &self.audit
+    }
+
     /// Opens the audit in `data`.
     pub fn open(data: &PrivateDir) -> Result<Self, Failure> {
         let audit = data.sub(AUDIT)?;
@@ -153,6 +157,26 @@ impl OpenChain {
 
     fn bad(&self, why: &str) -> BadLine {
         bad(&self.name, self.segment, self.line, why)
+    }
+}
+
+impl Records {
+    /// The lines of one file alone.
+    pub(crate) fn of_one(audit: PrivateDir, chain: &str, segment: u32, filter: Filter) -> Self {
+        let open = audit.existing(chain).ok().map(|dir| OpenChain {
+            name: chain.to_owned(),
+            dir,
+            segments: vec![segment],
+            segment: 0,
+            line: 0,
+            lines: None,
+        });
+        Self {
+            audit,
+            filter,
+            chains: Vec::new(),
+            open,
+        }
     }
 }
 

@@ -22,8 +22,10 @@ mod key;
 mod line;
 mod lines;
 mod log;
+mod pieces;
 mod record;
 mod recover;
+mod reserve;
 mod unfinished;
 mod verify;
 mod walk;
@@ -44,6 +46,7 @@ use crate::private_dir::PrivateDir;
 
 pub use self::follow::Follow;
 pub use self::log::{AuditLog, BadLine, Records};
+pub use self::pieces::Piece;
 pub use self::record::{
     Filter, LineKind, Record, RecordCounts, RecordIdentity, RecordResource, RecordResources,
     RecordRoot, RecordSubject,
@@ -82,6 +85,7 @@ pub struct FileLedger {
     clock: Arc<dyn Clock>,
     chain: String,
     lines_per_head: u64,
+    audit: PrivateDir,
 }
 
 thread_local! {
@@ -100,12 +104,13 @@ impl FileLedger {
         let chain = Chain::start(&audit, clock.now_ms(), options.max_segment)?;
         let id = chain.id().to_owned();
         let shared = Arc::new(Shared::new(chain));
-        housekeeper::spawn(&shared, &clock, audit, options)?;
+        housekeeper::spawn(&shared, &clock, audit.clone(), options)?;
         Ok(Self {
             shared,
             clock,
             chain: id,
             lines_per_head: options.lines_per_head.max(1),
+            audit,
         })
     }
 
@@ -134,6 +139,7 @@ impl FileLedger {
 
 impl Ledger for FileLedger {
     fn append(&self, event: &Event<'_>) -> Result<(), LedgerDown> {
+        reserve::has_room_for(event, self.audit.fd())?;
         LINE.try_with(|line| match line.try_borrow_mut() {
             Ok(mut line) => self.put(&mut line, event),
             Err(_) => self.put(&mut Line::new(), event),

@@ -38,7 +38,7 @@ pub struct RecordSubject {
     pub kind: String,
     /// Which.
     pub id: String,
-    /// Whose token it was.
+    /// Whose token or extension it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// In which conversation.
@@ -50,7 +50,7 @@ pub struct RecordSubject {
 }
 
 impl RecordSubject {
-    /// As [`Principal::label`](portcullis_proto::Principal::label) spells it.
+    /// As [`Subject::label`](portcullis_proto::Subject::label) spells it.
     pub fn label(&self) -> String {
         match &self.user {
             Some(user) => format!("{}:{user}/{}", self.kind, self.id),
@@ -135,6 +135,9 @@ pub struct Record {
     /// Through which surface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
+    /// What the client called its request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_request_id: Option<String>,
     /// Who.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<RecordSubject>,

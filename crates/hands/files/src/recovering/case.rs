@@ -69,6 +69,7 @@ impl<'a> Case<'a> {
             Verb::Extract => self.finish_unpacked(place),
             Verb::Read
             | Verb::ReadRedacted
+            | Verb::Administer
             | Verb::Stat
             | Verb::List
             | Verb::Tree

@@ -16,5 +16,6 @@ mod tree;
 
 pub use entry::{Entry, State};
 pub use place::Where;
+pub(crate) use place::{UNDO, place_name};
 pub(crate) use store::{Kept, Pre, UndoStore};
 pub(crate) use tree::{Surveyed, names, remove_tree, same_mount, survey};

@@ -45,13 +45,20 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// Where in our own state things are kept for undo.
+pub(crate) const UNDO: &str = "undo";
+
+/// The name of the store of the directory with that device and inode.
+pub(crate) fn place_name((dev, ino): (u64, u64)) -> String {
+    format!("{dev:x}-{ino:x}")
+}
+
 /// Opens the store of `root`, making it where it is missing. It is the store of
 /// that very directory, whatever name a root of it has.
 pub(super) fn open(data: &PrivateDir, root: &Root) -> Result<(OwnedFd, Where), Failure> {
-    let (dev, ino) = root.identity();
-    let name = format!("{dev:x}-{ino:x}");
+    let name = place_name(root.identity());
     let in_data = || -> Result<OwnedFd, Failure> {
-        let dir = data.sub("undo")?.sub(&name)?;
+        let dir = data.sub(UNDO)?.sub(&name)?;
         dir.fd()
             .try_clone_to_owned()
             .map_err(|e| crate::errno::from_io(&e))
@@ -127,7 +134,7 @@ fn in_root(root: &Root) -> Result<OwnedFd, Errno> {
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
-    private(&own, "undo")
+    private(&own, UNDO)
 }
 
 fn open_directory(at: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {

@@ -500,7 +500,7 @@ pub(crate) fn entry_of(place: &Place, verb: Verb, live: &Live<'_>) -> Entry {
         verb,
         path: place.path.clone(),
         to: None,
-        subject: subject.principal.label(),
+        subject: subject.label(),
         run: subject.run_id.as_ref().map(|run| run.as_str().to_owned()),
         before: None,
         after: None,

@@ -40,6 +40,7 @@ const NOT_CONSTRUCTED: &[Reason] = &[
     Reason::ReadOnly,     // the `writing` tests: `hard`
     Reason::ChangedSince, // the `writing` tests: `undo`
     Reason::AnswerUsed,
+    Reason::SwitchedOff, // raised before a hand is asked: `toggle` among the tests of `serve`
     Reason::BestEffortOnly, // `fallback`: raised when a root is declared
     Reason::Io,
     Reason::NoSpace,

@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_files::{Fault, Filter, LedgerOptions, recover_torn};
+use portcullis_files::{
+    AuditLog, Fault, FileLedger, Filter, LedgerOptions, PrivateDir, recover_torn,
+};
+use portcullis_proto::{Outcome, Verb};
+use portcullis_testkit::Scratch;
 
-use crate::support::{Data, append, eventually, lines, quiet};
+use crate::support::{Data, RealClock, append, append_with, begin, eventually, lines, quiet};
 
 #[test]
 fn eight_threads_write_one_chain() {
@@ -257,4 +262,36 @@ fn the_next_start_mends_what_the_last_process_left() {
     eventually("the mending", || {
         String::from_utf8_lossy(&fs::read(&path).unwrap()).contains("\"line\":\"recovered\"")
     });
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_is_left_to_the_audit() {
+    let scratch = Scratch::of("../data/");
+    if !scratch.tmpfs_of("../data", 2 * 1024) {
+        eprintln!("NOT TRIED: a small disk, since mounting is refused");
+        return;
+    }
+    let path = scratch.at("../data/own");
+    let dir = PrivateDir::open_or_create(&path).unwrap();
+    let ledger = FileLedger::open(&dir, Arc::new(RealClock::new()), quiet()).unwrap();
+    begin(&ledger, 1, Verb::Write).unwrap();
+    let room = rustix::fs::statvfs(&path).unwrap();
+    let room = usize::try_from(room.f_bavail * room.f_frsize).unwrap();
+    let ballast = path.join("ballast");
+    fs::write(&ballast, vec![0; room - 100 * 1024]).unwrap();
+    for n in 2..50 {
+        let down = begin(&ledger, n, Verb::Write).unwrap_err();
+        assert!(down.0.contains("left on its disk"), "{down}");
+        // That it was refused is told; reading goes on, and so does making room.
+        append_with(&ledger, n, Verb::Write, Outcome::Failed).unwrap();
+        append(&ledger, n).unwrap();
+        begin(&ledger, n, Verb::Remove).unwrap();
+        // As what is administered is recorded.
+        begin(&ledger, n, Verb::Administer).unwrap();
+    }
+    fs::remove_file(&ballast).unwrap();
+    begin(&ledger, 50, Verb::Write).unwrap();
+    drop(ledger);
+    let found = AuditLog::open(&dir).unwrap().verify().unwrap();
+    assert!(found.is_sound(), "{:?}", found.problems);
 }

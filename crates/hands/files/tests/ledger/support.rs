@@ -106,6 +106,21 @@ pub(crate) fn append_with(
     verb: Verb,
     outcome: Outcome,
 ) -> Result<(), LedgerDown> {
+    put(ledger, n, Phase::Closing, verb, outcome)
+}
+
+/// Appends the line before `verb` acts.
+pub(crate) fn begin(ledger: &FileLedger, n: u64, verb: Verb) -> Result<(), LedgerDown> {
+    put(ledger, n, Phase::Opening, verb, Outcome::Begun)
+}
+
+fn put(
+    ledger: &FileLedger,
+    n: u64,
+    phase: Phase,
+    verb: Verb,
+    outcome: Outcome,
+) -> Result<(), LedgerDown> {
     let facts = Facts {
         verb,
         resources: vec![Resource {
@@ -126,10 +141,12 @@ pub(crate) fn append_with(
         below: Vec::new(),
     };
     ledger.append(&Event {
-        phase: Phase::Closing,
+        phase,
         at: 1_794_000_000_000 + n,
         request_id: &RequestId::new(format!("r{n}")),
         route: "mcp",
+        called: None,
+        trace: None,
         subject: &Subject::of(Principal::User { id: "ada".into() }),
         facts: &facts,
         alleged: None,

@@ -14,6 +14,7 @@
 mod course;
 mod crash;
 mod crowd;
+mod extension;
 mod faults;
 mod hard;
 mod mended;

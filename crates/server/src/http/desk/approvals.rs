@@ -6,16 +6,18 @@ use http::StatusCode;
 use portcullis_gate::{Answer, Decision, Question, Surface};
 use portcullis_proto::{Failure, QuestionId, Reason, Scope};
 use portcullis_store::Said;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::super::identity::{Identity, Via};
 use super::super::reply::{self, Reply};
 use super::super::rest::json_body;
 use super::super::server::{Asked, Server};
 use super::stream::events;
-use super::{not_yours, owner, refuse};
+use super::{caller, not_yours, refuse};
+use crate::answers::off_the_reactor;
+use crate::issuer::are_of_one_voice;
 
 /// How many questions are told at once.
 const MAX_TOLD: usize = 1_000;
@@ -43,8 +45,48 @@ impl Voice {
 }
 
 /// A question as its owner is shown it.
-pub(super) fn shown(question: &Question, voice: Voice) -> Value {
-    let offered: Vec<&str> = question
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Question")]
+pub(crate) struct ShownQuestion {
+    /// What `POST /approvals/{id}` takes.
+    id: String,
+    /// What is asked, in words.
+    sentence: String,
+    /// Who wants to do it.
+    subject: String,
+    /// What would be done.
+    operation: &'static str,
+    /// The group of tools it belongs to.
+    group: &'static str,
+    /// To what.
+    resources: Vec<ShownResource>,
+    /// The protected class it is about, where it is about one.
+    class: Option<String>,
+    /// Which rule, mode, class or hook asks.
+    source: String,
+    /// The answers it can be given by who reads this.
+    offered: Vec<&'static str>,
+    /// When it was asked, in milliseconds since 1970.
+    asked_at: u64,
+    /// Until when it waits.
+    deadline: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "QuestionResource")]
+struct ShownResource {
+    /// In which root.
+    root: String,
+    /// Path from the root.
+    path: String,
+    /// How it would be reached.
+    access: &'static str,
+}
+
+pub(super) fn shown(question: &Question, voice: Voice) -> ShownQuestion {
+    let offered = question
         .offered
         .iter()
         .filter(|decision| match decision {
@@ -53,50 +95,60 @@ pub(super) fn shown(question: &Question, voice: Voice) -> Value {
         })
         .map(|decision| decision.as_str())
         .collect();
-    let resources: Vec<Value> = question
+    let resources = question
         .facts
         .resources
         .iter()
-        .map(|resource| {
-            json!({
-                "root": resource.root.as_str(),
-                "path": resource.path.shown(),
-                "access": resource.access.as_str(),
-            })
+        .map(|resource| ShownResource {
+            root: resource.root.as_str().to_owned(),
+            path: resource.path.shown().to_owned(),
+            access: resource.access.as_str(),
         })
         .collect();
-    json!({
-        "id": question.id.as_str(),
-        "sentence": question.sentence(),
-        "subject": question.subject.principal.label(),
-        "operation": question.facts.verb.as_str(),
-        "group": question.facts.group().as_str(),
-        "resources": resources,
-        "class": question.class,
-        "source": question.source,
-        "offered": offered,
-        "askedAt": question.asked_at,
-        "deadline": question.deadline,
-    })
+    ShownQuestion {
+        id: question.id.as_str().to_owned(),
+        sentence: question.sentence(),
+        subject: question.subject.label(),
+        operation: question.facts.verb.as_str(),
+        group: question.facts.group().as_str(),
+        resources,
+        class: question.class.clone(),
+        source: question.source.clone(),
+        offered,
+        asked_at: question.asked_at,
+        deadline: question.deadline,
+    }
+}
+
+/// The same, as an event tells it.
+fn shown_value(question: &Question, voice: Voice) -> Value {
+    serde_json::to_value(shown(question, voice)).unwrap_or_default()
 }
 
 /// The questions of one person that wait, oldest first.
-pub(super) fn of_owner(server: &Server, user: &str) -> Result<Vec<Question>, Failure> {
-    let (store, now) = (&server.parts.store, server.parts.clock.now_ms());
-    let is_own = |question: &Question| owner(&question.subject.principal) == Some(user);
-    store
-        .pending_of(MAX_TOLD, now, is_own)
-        .map_err(|error| Failure::from(Reason::Io).detail(error))
+async fn of_owner(server: &Server, user: &Arc<str>) -> Result<Vec<Question>, Failure> {
+    let (user, now) = (Arc::clone(user), server.parts.clock.now_ms());
+    off_the_reactor(&server.parts.store, move |store| {
+        store.pending_of(&user, MAX_TOLD, now)
+    })
+    .await
 }
 
-pub(crate) fn list(server: &Server, asked: &Asked) -> Reply {
-    match of_owner(server, &asked.identity.user) {
+/// What `GET /approvals` replies with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ApprovalsReply {
+    /// The questions that wait for you, the oldest first.
+    approvals: Vec<ShownQuestion>,
+}
+
+pub(crate) async fn list(server: &Server, asked: &Asked) -> Reply {
+    match of_owner(server, &asked.identity.user).await {
         Ok(questions) => {
-            let told: Vec<Value> = questions
+            let approvals = questions
                 .iter()
                 .map(|question| shown(question, Voice::of(&asked.identity)))
                 .collect();
-            reply::value(StatusCode::OK, &json!({"approvals": told}))
+            reply::of(StatusCode::OK, &ApprovalsReply { approvals })
         }
         Err(why) => reply::failure(&why),
     }
@@ -107,7 +159,23 @@ pub(crate) fn list(server: &Server, asked: &Asked) -> Reply {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AnswerBody {
     /// One of the answers the question offers.
+    #[schemars(schema_with = "decisions")]
     decision: String,
+}
+
+/// Every answer there is.
+fn decisions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": Decision::ALL.map(Decision::as_str)})
+}
+
+/// What `POST /approvals/{id}` replies with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct AnswerReply {
+    /// The question.
+    id: String,
+    /// What was answered.
+    #[schemars(schema_with = "decisions")]
+    decision: &'static str,
 }
 
 pub(crate) async fn answer(server: &Arc<Server>, mut asked: Asked) -> Reply {
@@ -116,16 +184,19 @@ pub(crate) async fn answer(server: &Arc<Server>, mut asked: Asked) -> Reply {
         Ok(body) => body,
         Err(reply) => return reply,
     };
-    let question = match server.parts.store.question(&id) {
+    let named = id.clone();
+    let question = off_the_reactor(&server.parts.store, move |store| store.question(&named)).await;
+    let question = match question {
         Ok(question) => question,
-        Err(error) => return reply::failure(&Failure::from(Reason::Io).detail(error)),
+        Err(why) => return refuse(server, &asked, id.as_str(), why),
     };
-    let Some(question) =
-        question.filter(|one| owner(&one.subject.principal) == Some(&*asked.identity.user))
+    let Some(question) = question.filter(|one| one.subject.owner() == Some(&*asked.identity.user))
     else {
         return not_yours(server, &asked, id.as_str());
     };
-    if question.subject.principal == asked.identity.principal && asked.identity.via == Via::Bearer {
+    let (asker, answerer) = (&question.subject.principal, &asked.identity.principal);
+    let own = asker == answerer || are_of_one_voice(asker, answerer);
+    if own && asked.identity.via == Via::Bearer {
         let why = Failure::new(
             Reason::NoGrant,
             "A credential does not answer its own question.",
@@ -157,54 +228,80 @@ pub(crate) async fn answer(server: &Arc<Server>, mut asked: Asked) -> Reply {
         surface: voice.surface,
         by: asked.identity.principal.label(),
     };
-    let store = server.parts.store.clone();
+    let (gate, asker) = (Arc::clone(&server.parts.gate), caller(&asked));
     let now = server.parts.clock.now_ms();
-    let said = {
-        let id = id.clone();
-        tokio::task::spawn_blocking(move || store.answer(&id, &answer, now)).await
-    };
-    match said {
-        Ok(Ok(said)) => told(&id, decision, said),
-        Ok(Err(error)) => reply::failure(&Failure::from(Reason::Io).detail(error)),
-        Err(panicked) => reply::failure(&Failure::from(Reason::Bug).detail(panicked)),
+    let said = off_the_reactor(&server.parts.store, move |store| {
+        let what = format!("{id} {}", decision.as_str());
+        let mut void = None;
+        let settled = gate.administer(&asker, &what, || {
+            void = not_counted(store.answer(&id, &answer, now)?);
+            void.map_or(Ok(()), |void| Err(Failure::new(void.reason, void.error)))
+        });
+        Ok((id, void, settled))
+    });
+    match said.await {
+        Ok((id, _, Ok(()))) => reply::of(
+            StatusCode::OK,
+            &AnswerReply {
+                id: id.as_str().to_owned(),
+                decision: decision.as_str(),
+            },
+        ),
+        Ok((_, Some(void), Err(_))) => reply::refused(void.status, void.error, Some(void.code)),
+        Ok((_, None, Err(why))) | Err(why) => reply::failure(&why),
     }
 }
 
-fn told(id: &QuestionId, decision: Decision, said: Said) -> Reply {
-    let refused = |status, code: &str, error: &str| reply::refused(status, error, Some(code));
-    match said {
-        Said::Answered => reply::value(
-            StatusCode::OK,
-            &json!({"id": id.as_str(), "decision": decision.as_str()}),
-        ),
-        Said::AlreadyAnswered => refused(
+/// Why an answer does not count, in the words of the wire and of the record.
+#[derive(Clone, Copy)]
+struct Void {
+    status: StatusCode,
+    code: &'static str,
+    reason: Reason,
+    error: &'static str,
+}
+
+fn not_counted(said: Said) -> Option<Void> {
+    let (status, code, reason, error) = match said {
+        Said::Answered => return None,
+        Said::AlreadyAnswered => (
             StatusCode::CONFLICT,
             "already_answered",
+            Reason::AnswerUsed,
             "Somebody answered before.",
         ),
-        Said::Expired => refused(
+        Said::Expired => (
             StatusCode::GONE,
             "expired",
+            Reason::ApprovalTimeout,
             "Its time is over, or nobody waits for it any more.",
         ),
-        Said::NotOffered => refused(
+        Said::NotOffered => (
             StatusCode::BAD_REQUEST,
             "not_offered",
+            Reason::BadArguments,
             "The question does not offer that answer.",
         ),
-        Said::Unknown => refused(
+        Said::Unknown => (
             StatusCode::NOT_FOUND,
             "not_found",
+            Reason::NotFound,
             "There is no such question.",
         ),
-    }
+    };
+    Some(Void {
+        status,
+        code,
+        reason,
+        error,
+    })
 }
 
 /// The questions of one person, as they come and go.
-pub(crate) fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
+pub(crate) async fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
     let (user, voice) = (Arc::clone(&asked.identity.user), Voice::of(&asked.identity));
-    let feed = server.feeds.questions(server);
-    let first = match of_owner(server, &user) {
+    let feed = server.feeds.questions(server).await;
+    let first = match of_owner(server, &user).await {
         Ok(questions) => questions,
         Err(why) => return reply::failure(&why),
     };
@@ -214,14 +311,14 @@ pub(crate) fn watch(server: &Arc<Server>, asked: &Asked) -> Reply {
             (
                 "question",
                 question.id.as_str().to_owned(),
-                shown(question, voice),
+                shown_value(question, voice),
             )
         })
         .collect();
     events(server, asked.standing(server), first, feed, move |item| {
         (item.owner.as_deref() == Some(&*user)).then(|| {
             let value = match &item.question {
-                Some(question) => shown(question, voice),
+                Some(question) => shown_value(question, voice),
                 None => item.value.clone(),
             };
             (item.event, item.id.clone(), value)

@@ -6,18 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use portcullis_gate::Question;
-use portcullis_proto::{Failure, Reason};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::super::server::Server;
-use super::audit::FollowAudit;
-use super::owner;
+use super::audit_feed::AuditFeed;
+use crate::answers::off_the_reactor;
 
 /// How often the store and the record are looked at while somebody listens.
-const EVERY: Duration = Duration::from_millis(200);
+pub(super) const EVERY: Duration = Duration::from_millis(200);
 /// How many items wait for a slow listener before it is let go.
-const BACKLOG: usize = 1_024;
+pub(super) const BACKLOG: usize = 1_024;
 /// How many questions are looked at.
 const MAX_QUESTIONS: usize = 10_000;
 
@@ -39,7 +38,7 @@ pub(crate) type Listener = broadcast::Receiver<Arc<Item>>;
 #[derive(Default)]
 pub(crate) struct Feeds {
     questions: Mutex<Option<broadcast::WeakSender<Arc<Item>>>>,
-    audit: Mutex<Option<broadcast::WeakSender<Arc<Item>>>>,
+    pub(super) audit: AuditFeed,
 }
 
 impl Feeds {
@@ -47,27 +46,15 @@ impl Feeds {
     ///
     /// What waits now counts as known, and is the listener's to read *after*
     /// this: what comes meanwhile is told twice, not never.
-    pub(super) fn questions(&self, server: &Arc<Server>) -> Listener {
+    pub(super) async fn questions(&self, server: &Arc<Server>) -> Listener {
+        if let Some(listener) = running(&self.questions) {
+            return listener;
+        }
+        let known = look(server).await.unwrap_or_default();
         join(&self.questions, |send| {
-            let known = look(server).unwrap_or_default();
             let known = known.into_iter().map(|one| (one.id, one.owner)).collect();
             tokio::spawn(tell_questions(Arc::downgrade(server), known, send));
         })
-    }
-
-    /// Listens to the record: what is written from now on.
-    pub(super) async fn audit(&self, server: &Arc<Server>) -> Result<Listener, Failure> {
-        if let Some(listener) = running(&self.audit) {
-            return Ok(listener);
-        }
-        // Reading files is not for the threads that answer requests.
-        let source = Arc::clone(&server.parts.audit);
-        let follow = tokio::task::spawn_blocking(move || source.follow())
-            .await
-            .map_err(|panicked| Failure::from(Reason::Bug).detail(panicked))??;
-        Ok(join(&self.audit, |send| {
-            tokio::spawn(tell_audit(Arc::downgrade(server), follow, send));
-        }))
     }
 }
 
@@ -92,11 +79,14 @@ fn join(
 }
 
 /// The questions that wait, as they are told.
-fn look(server: &Server) -> Option<Vec<Item>> {
+async fn look(server: &Server) -> Option<Vec<Item>> {
     let now = server.parts.clock.now_ms();
-    let pending = server.parts.store.pending(MAX_QUESTIONS, now).ok()?;
+    let pending = off_the_reactor(&server.parts.store, move |store| {
+        store.pending(MAX_QUESTIONS, now)
+    });
+    let pending = pending.await.ok()?;
     let told = |question: Question| Item {
-        owner: owner(&question.subject.principal).map(str::to_owned),
+        owner: question.subject.owner().map(str::to_owned),
         event: "question",
         id: question.id.as_str().to_owned(),
         value: Value::Null,
@@ -115,7 +105,7 @@ async fn tell_questions(
         let Some(server) = server.upgrade() else {
             return;
         };
-        if let Some(pending) = look(&server) {
+        if let Some(pending) = look(&server).await {
             let mut still = HashMap::new();
             for item in pending {
                 still.insert(item.id.clone(), item.owner.clone());
@@ -136,36 +126,6 @@ async fn tell_questions(
             known = still;
         }
         drop(server);
-        tokio::time::sleep(EVERY).await;
-    }
-}
-
-/// Tells lines of the record as they are written, by whatever process.
-async fn tell_audit(
-    server: Weak<Server>,
-    mut follow: Box<dyn FollowAudit>,
-    send: broadcast::Sender<Arc<Item>>,
-) {
-    while send.receiver_count() > 0 && server.strong_count() > 0 {
-        // Reading files is not for the threads that answer requests.
-        let looked = tokio::task::spawn_blocking(move || {
-            let lines = follow.poll();
-            (follow, lines)
-        });
-        let Ok((kept, lines)) = looked.await else {
-            return;
-        };
-        follow = kept;
-        for line in lines.unwrap_or_default() {
-            let item = Item {
-                owner: line.owner,
-                event: line.event,
-                id: line.id,
-                value: line.value,
-                question: None,
-            };
-            send.send(Arc::new(item)).ok();
-        }
         tokio::time::sleep(EVERY).await;
     }
 }

@@ -9,9 +9,12 @@ use http::{HeaderValue, StatusCode};
 use super::super::reply::{self, Reply};
 use super::super::routes::ROUTES;
 use super::super::server::{Seen, Server};
+use crate::answers::off_the_reactor;
 
+/// What the count of dropped spans says of itself.
+pub(crate) const SPANS_DROPPED: &str = "Spans that no OpenTelemetry collector took.";
 /// Upper ends of how long requests took, in microseconds.
-const BUCKETS: [u64; 8] = [
+pub(crate) const BUCKETS: [u64; 8] = [
     100, 500, 1_000, 5_000, 25_000, 100_000, 1_000_000, 10_000_000,
 ];
 /// Statuses are counted by their first digit.
@@ -64,61 +67,82 @@ impl Metrics {
             .fetch_add(seen.duration_us, Ordering::Relaxed);
     }
 
-    fn write(&self, out: &mut String) {
-        let name = |at: usize| ROUTES.get(at).map_or("none", |route| route.name);
-        head(
-            out,
-            "portcullis_http_requests_total",
-            "counter",
-            "Requests answered.",
-        );
-        for (at, counts) in self.routes.iter().enumerate() {
-            for (class, count) in counts.by_class.iter().enumerate() {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 {
-                    row(
-                        out,
-                        "portcullis_http_requests_total",
-                        &format!("route=\"{}\",status=\"{class}xx\"", name(at)),
-                        &count.to_string(),
-                    );
-                }
+    /// The routes that were asked for, as they stand now.
+    fn measured(&self) -> Vec<Measured> {
+        self.routes
+            .iter()
+            .enumerate()
+            .map(|(at, counts)| {
+                let route = ROUTES.get(at).map_or("none", |route| route.name);
+                counts.measured(route)
+            })
+            .filter(|measured| measured.total > 0)
+            .collect()
+    }
+}
+
+/// What was counted for one route up to a moment. Counts are taken one by one
+/// while others go on; what is here adds up all the same.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) route: &'static str,
+    pub(crate) by_class: [u64; CLASSES],
+    /// How many took at most as long as each of [`BUCKETS`].
+    pub(crate) within: [u64; BUCKETS.len()],
+    pub(crate) total: u64,
+    pub(crate) duration_us: u64,
+}
+
+impl Counts {
+    fn measured(&self, route: &'static str) -> Measured {
+        // The narrow ones first: each can only have grown by what was counted
+        // in between, and is held to those before it.
+        let mut within = [0; BUCKETS.len()];
+        let mut least = 0;
+        for (now, bucket) in within.iter_mut().zip(&self.buckets) {
+            least = bucket.load(Ordering::Relaxed).max(least);
+            *now = least;
+        }
+        let by_class = self
+            .by_class
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed));
+        Measured {
+            route,
+            by_class,
+            within,
+            total: by_class.iter().sum::<u64>().max(least),
+            duration_us: self.duration_us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn write(out: &mut String, routes: &[Measured]) {
+    let requests = "portcullis_http_requests_total";
+    head(out, requests, "counter", "Requests answered.");
+    for measured in routes {
+        for (class, count) in measured.by_class.iter().enumerate() {
+            if *count > 0 {
+                let labels = format!("route=\"{}\",status=\"{class}xx\"", measured.route);
+                row(out, requests, &labels, &count.to_string());
             }
         }
-        let histogram = "portcullis_http_request_duration_seconds";
-        head(out, histogram, "histogram", "Time until a reply begins.");
-        for (at, counts) in self.routes.iter().enumerate() {
-            let total: u64 = counts
-                .by_class
-                .iter()
-                .map(|count| count.load(Ordering::Relaxed))
-                .sum();
-            if total == 0 {
-                continue;
-            }
-            let route = name(at);
-            for (end, bucket) in BUCKETS.iter().zip(&counts.buckets) {
-                let labels = format!("route=\"{route}\",le=\"{}\"", seconds(*end));
-                let count = bucket.load(Ordering::Relaxed).to_string();
-                row(out, &format!("{histogram}_bucket"), &labels, &count);
-            }
-            let labels = format!("route=\"{route}\",le=\"+Inf\"");
-            row(
-                out,
-                &format!("{histogram}_bucket"),
-                &labels,
-                &total.to_string(),
-            );
-            let labels = format!("route=\"{route}\"");
-            let sum = seconds(counts.duration_us.load(Ordering::Relaxed));
-            row(out, &format!("{histogram}_sum"), &labels, &sum);
-            row(
-                out,
-                &format!("{histogram}_count"),
-                &labels,
-                &total.to_string(),
-            );
+    }
+    let histogram = "portcullis_http_request_duration_seconds";
+    head(out, histogram, "histogram", "Time until a reply begins.");
+    let bucket = format!("{histogram}_bucket");
+    for measured in routes {
+        let (route, total) = (measured.route, measured.total.to_string());
+        for (end, count) in BUCKETS.iter().zip(&measured.within) {
+            let labels = format!("route=\"{route}\",le=\"{}\"", seconds(*end));
+            row(out, &bucket, &labels, &count.to_string());
         }
+        let labels = format!("route=\"{route}\",le=\"+Inf\"");
+        row(out, &bucket, &labels, &total);
+        let labels = format!("route=\"{route}\"");
+        let sum = seconds(measured.duration_us);
+        row(out, &format!("{histogram}_sum"), &labels, &sum);
+        row(out, &format!("{histogram}_count"), &labels, &total);
     }
 }
 
@@ -140,34 +164,72 @@ fn row(out: &mut String, name: &str, labels: &str, value: &str) {
     };
 }
 
-fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
-    head(out, name, "gauge", help);
-    row(out, name, "", &value.to_string());
+/// Something that goes up and down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gauge {
+    /// Its name for Prometheus.
+    name: &'static str,
+    /// Its name for OpenTelemetry, which Prometheus would turn into the other.
+    pub(crate) dotted: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) value: u64,
 }
 
-pub(crate) fn tell(server: &Server) -> Reply {
+/// All there is to tell, at one moment.
+#[derive(Debug)]
+pub(crate) struct Readings {
+    pub(crate) routes: Vec<Measured>,
+    pub(crate) gauges: [Gauge; 3],
+}
+
+impl Readings {
+    pub(crate) async fn of(server: &Server) -> Self {
+        let now = server.parts.clock.now_ms();
+        let counted = off_the_reactor(&server.parts.store, move |store| store.count_pending(now));
+        let pending = counted.await;
+        let gate = &server.parts.gate;
+        Self {
+            routes: server.metrics.measured(),
+            gauges: [
+                Gauge {
+                    name: "portcullis_questions_pending",
+                    dotted: "portcullis.questions.pending",
+                    help: "Questions that wait for a person.",
+                    value: pending.unwrap_or(0),
+                },
+                Gauge {
+                    name: "portcullis_deeds_under_way",
+                    dotted: "portcullis.deeds.under_way",
+                    help: "Attempts whose closing line is not written yet.",
+                    value: gate.under_way() as u64,
+                },
+                Gauge {
+                    name: "portcullis_gate_sealed",
+                    dotted: "portcullis.gate.sealed",
+                    help: "1 when the audit failed and nothing is let through.",
+                    value: u64::from(gate.is_sealed()),
+                },
+            ],
+        }
+    }
+}
+
+pub(crate) async fn tell(server: &Server) -> Reply {
     let mut out = String::with_capacity(8 * 1024);
-    server.metrics.write(&mut out);
-    let now = server.parts.clock.now_ms();
-    let pending = server.parts.store.pending(10_000, now);
-    gauge(
-        &mut out,
-        "portcullis_questions_pending",
-        "Questions that wait for a person.",
-        pending.map_or(0, |pending| pending.len() as u64),
-    );
-    gauge(
-        &mut out,
-        "portcullis_deeds_under_way",
-        "Attempts whose closing line is not written yet.",
-        server.parts.gate.under_way() as u64,
-    );
-    gauge(
-        &mut out,
-        "portcullis_gate_sealed",
-        "1 when the audit failed and nothing is let through.",
-        u64::from(server.parts.gate.is_sealed()),
-    );
+    let readings = Readings::of(server).await;
+    write(&mut out, &readings.routes);
+    for gauge in readings.gauges {
+        head(&mut out, gauge.name, "gauge", gauge.help);
+        row(&mut out, gauge.name, "", &gauge.value.to_string());
+    }
+    if let Some(telemetry) = &server.parts.telemetry {
+        let name = "portcullis_otlp_spans_dropped_total";
+        head(&mut out, name, "counter", SPANS_DROPPED);
+        for (why, count) in telemetry.dropped() {
+            let labels = format!("reason=\"{}\"", why.as_str());
+            row(&mut out, name, &labels, &count.to_string());
+        }
+    }
     let mut reply = reply::written(StatusCode::OK, out);
     reply.headers_mut().insert(
         CONTENT_TYPE,

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::super::door::Standing;
 use super::super::reply::{Reply, guarded};
@@ -32,12 +33,19 @@ const READER_PATIENCE: Duration = Duration::from_secs(10);
 /// Why a stream ends.
 pub(crate) const SERVER_ENDS: &str = "the server ends";
 pub(crate) const HOLDS_NO_MORE: &str = "the credential holds no more";
+const TOO_SLOW: &str = "what waited was not read in time";
 
 /// One event: its kind, its id, and what it says.
 pub(crate) type Told = (&'static str, String, Value);
 
+/// What is told to a reader that was let go, once it has read what waits.
+type LastWords = Arc<OnceLock<Bytes>>;
+
 /// A body that is written as it comes.
-struct Stream(mpsc::Receiver<Bytes>);
+struct Stream {
+    receive: mpsc::Receiver<Bytes>,
+    last_words: Option<LastWords>,
+}
 
 impl http_body::Body for Stream {
     type Data = Bytes;
@@ -47,15 +55,17 @@ impl http_body::Body for Stream {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0
-            .poll_recv(cx)
-            .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        self.receive.poll_recv(cx).map(|bytes| {
+            let last = || self.last_words.take()?.get().cloned();
+            bytes.or_else(last).map(|bytes| Ok(Frame::data(bytes)))
+        })
     }
 }
 
 /// Where events are put. Dropped, the stream ends.
 pub(crate) struct Sender {
     send: mpsc::Sender<Bytes>,
+    last_words: LastWords,
     /// When something was put last.
     last: Mutex<Instant>,
 }
@@ -92,10 +102,27 @@ impl Sender {
 
     async fn put(&self, text: String) -> bool {
         *self.last() = Instant::now();
-        self.send
-            .send_timeout(Bytes::from(text), READER_PATIENCE)
-            .await
-            .is_ok()
+        let put = self.send.send_timeout(text.into(), READER_PATIENCE).await;
+        match put {
+            Ok(()) => true,
+            Err(SendTimeoutError::Closed(_)) => false,
+            Err(SendTimeoutError::Timeout(_)) => {
+                let told = json!({"reason": TOO_SLOW});
+                let told = format!("event: dropped\ndata: {told}\n\n");
+                // Told once: nothing is put behind it.
+                let _first = self.last_words.set(told.into());
+                false
+            }
+        }
+    }
+
+    /// Puts one event that says what a later one says again; where the reader
+    /// has no room, the later one is enough.
+    pub(crate) fn mention(&self, event: &str, value: &Value) {
+        let text = format!("event: {event}\ndata: {value}\n\n");
+        if self.send.try_send(text.into()).is_ok() {
+            *self.last() = Instant::now();
+        }
     }
 
     /// Resolves when nobody reads any more.
@@ -107,7 +134,12 @@ impl Sender {
 /// An open stream, and where its events are put.
 pub(crate) fn open() -> (Sender, Reply) {
     let (send, receive) = mpsc::channel(QUEUE);
-    let mut reply = Response::new(Stream(receive).boxed());
+    let last_words = LastWords::default();
+    let body = Stream {
+        receive,
+        last_words: Some(Arc::clone(&last_words)),
+    };
+    let mut reply = Response::new(body.boxed());
     let headers = reply.headers_mut();
     guarded(headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -117,7 +149,12 @@ pub(crate) fn open() -> (Sender, Reply) {
         HeaderValue::from_static("no"),
     );
     let last = Mutex::new(Instant::now());
-    (Sender { send, last }, reply)
+    let sender = Sender {
+        send,
+        last_words,
+        last,
+    };
+    (sender, reply)
 }
 
 /// Tells `first`, and then what of the feed `pick` picks, until the reader or
@@ -168,4 +205,40 @@ pub(super) fn events(
         }
     });
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_too_slowly_is_let_go_and_told_so() {
+        let (send, reply) = open();
+        let value = json!({"n": 1});
+        for _ in 0..QUEUE {
+            assert!(send.say("event", &value).await);
+        }
+        // What may be left out is left out, and waits for nobody.
+        send.mention("left out", &value);
+        assert!(!send.say("one too many", &value).await);
+        drop(send);
+        let read = reply.into_body().collect().await.unwrap().to_bytes();
+        let read = String::from_utf8(read.to_vec()).unwrap();
+        let events: Vec<&str> = read.split_terminator("\n\n").collect();
+        assert_eq!(events.len(), QUEUE + 1, "{read}");
+        let last = events.last().unwrap();
+        assert!(last.starts_with("event: dropped\n"), "{last}");
+        assert!(last.contains(TOO_SLOW), "{last}");
+    }
+
+    #[tokio::test]
+    async fn who_reads_in_time_is_told_nothing_of_the_kind() {
+        let (send, reply) = open();
+        send.mention("kept", &json!({}));
+        send.end("it is over").await;
+        drop(send);
+        let read = reply.into_body().collect().await.unwrap().to_bytes();
+        let read = String::from_utf8(read.to_vec()).unwrap();
+        assert!(!read.contains("dropped") && read.contains("kept"), "{read}");
+    }
 }

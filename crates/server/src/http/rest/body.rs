@@ -6,12 +6,13 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use portcullis_proto::{Failure, Reason};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::super::guard::media_type;
 use super::super::limits::{BODY_PATIENCE, MAX_JSON};
 use super::super::reply::{self, Reply};
 use super::super::server::Asked;
+use super::super::shares;
 use super::Errand;
 
 /// How much of a body that is too large is read and let go.
@@ -20,7 +21,7 @@ const MAX_HEARD_OUT: usize = 64 * 1024 * 1024;
 const HEARD_OUT_FOR: Duration = Duration::from_secs(10);
 
 /// Why there is no body to work with.
-pub(super) enum NoBody {
+pub(crate) enum NoBody {
     /// More than was allowed.
     TooLarge,
     /// It did not come in time, or the peer broke off.
@@ -28,7 +29,7 @@ pub(super) enum NoBody {
 }
 
 /// Reads at most `most` bytes.
-pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>, NoBody> {
+pub(crate) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>, NoBody> {
     let Some(body) = body else {
         return Ok(Vec::new());
     };
@@ -58,6 +59,12 @@ pub(super) async fn read(body: Option<Incoming>, most: usize) -> Result<Vec<u8>,
     tokio::time::timeout(BODY_PATIENCE, reading)
         .await
         .unwrap_or(Err(NoBody::Lost))
+}
+
+/// How long a body may turn out to be; what says no length may be of any.
+fn longest(body: Option<&Incoming>, most: usize) -> usize {
+    let said = body.map_or(Some(0), |body| body.size_hint().upper());
+    said.map_or(most, |said| usize::try_from(said).unwrap_or(most).min(most))
 }
 
 /// Reads on beside the answer, as far as that is bearable: a client that is cut
@@ -97,8 +104,11 @@ pub(crate) async fn json_of<T: DeserializeOwned>(
         NoBody::TooLarge => reply::failure(&Reason::TooLarge.into()),
         NoBody::Lost => lost(),
     })?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| bad(format!("The body does not fit the route: {error}.")))
+    // An object and nothing else: a list would be taken for its fields in order.
+    let fits = serde_json::from_slice(&bytes).and_then(|object: serde_json::Map<_, _>| {
+        serde_json::from_value(serde_json::Value::Object(object))
+    });
+    fits.map_err(|error| bad(format!("The body does not fit the route: {error}.")))
 }
 
 /// The largest body at the desk.
@@ -113,7 +123,25 @@ pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, 
                 .hint("Send it with Content-Type: application/json."),
         ));
     }
-    let bytes = match read(errand.asked.body.take(), MAX_JSON).await {
+    let body = errand.asked.body.take();
+    let bodies = &errand.server.shares.bodies;
+    match bodies
+        .room(
+            &errand.asked.identity.principal,
+            longest(body.as_ref(), MAX_JSON),
+        )
+        .await
+    {
+        Ok(room) => errand.room = room,
+        Err(why) => {
+            if let Some(body) = body {
+                hear_out(body);
+            }
+            drop(errand.refuse(why.clone()));
+            return Err(shares::over(&why));
+        }
+    }
+    let bytes = match read(body, MAX_JSON).await {
         Ok(bytes) => bytes,
         Err(NoBody::TooLarge) => {
             drop(errand.refuse(Reason::TooLarge.into()));
@@ -125,23 +153,24 @@ pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, 
         }
         Err(NoBody::Lost) => return Err(lost()),
     };
-    // An object and nothing else: a list would be taken for its fields in order.
-    let parsed = serde_json::from_slice::<serde_json::Value>(&bytes);
-    let Ok(value) = parsed else {
+    errand.room.shrink(bytes.len());
+    // Looked through first: as values it could take many times its own room.
+    if serde_json::from_slice::<IgnoredAny>(&bytes).is_err() {
         drop(errand.refuse(Reason::BadJson.into()));
         return Err(reply::refused(
             StatusCode::BAD_REQUEST,
             "Invalid JSON in request body",
             None,
         ));
-    };
-    if !value.is_object() {
+    }
+    // An object and nothing else: a list would be taken for its fields in order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(errand.refuse(Failure::new(
             Reason::BadArguments,
             "The body is not a JSON object.",
         )));
     }
-    serde_json::from_value(value).map_err(|error| {
+    serde_json::from_slice(&bytes).map_err(|error| {
         errand.refuse(Failure::new(
             Reason::BadArguments,
             format!("The body does not fit the route: {error}."),
@@ -150,7 +179,7 @@ pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, 
 }
 
 /// The body did not come.
-pub(super) fn lost() -> Reply {
+pub(crate) fn lost() -> Reply {
     reply::refused(
         StatusCode::REQUEST_TIMEOUT,
         "The body did not come in time.",

@@ -1,8 +1,11 @@
 //! What this server can do, and what it found.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use portcullis_proto::Scope;
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use super::super::desk::FilesOff;
 use super::super::limits::MAX_UPLOAD;
 use super::super::reply::{self, Reply};
 use super::super::routes::ROUTES;
@@ -41,48 +44,125 @@ pub(crate) fn features() -> Vec<&'static str> {
     features
 }
 
-fn told(workspaces: Vec<Value>, cwd: Option<&str>) -> Reply {
-    reply::value(
-        StatusCode::OK,
-        &json!({
-            "v": 1,
-            "protocolVersions": {"current": "v1", "supported": ["v1"]},
-            "portcullisVersion": env!("CARGO_PKG_VERSION"),
-            "mode": "http-bridge",
-            "features": features(),
-            "modelServices": [],
-            "workspaceCwd": cwd,
-            "transports": ["rest", "mcp"],
-            "policy": {"permission": "first-responder"},
-            "limits": {"maxWorkspaceFileUploadBytes": MAX_UPLOAD},
-            "workspaces": workspaces,
-        }),
-    )
+/// What `GET /capabilities` replies with.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CapabilitiesReply {
+    /// The version of this shape.
+    v: u8,
+    /// The versions of the protocol.
+    protocol_versions: Versions,
+    /// The version of the program.
+    portcullis_version: &'static str,
+    /// Always `http-bridge`.
+    mode: &'static str,
+    /// A tag for each thing it can do, and for each way in which it differs.
+    features: Vec<&'static str>,
+    /// Always empty: no model runs here.
+    model_services: [String; 0],
+    /// Where the workspace stands that a request means which names none.
+    workspace_cwd: Option<String>,
+    /// The ways to talk to it.
+    transports: [&'static str; 2],
+    /// How questions are answered.
+    policy: Answering,
+    /// What there are limits of.
+    limits: LimitsTold,
+    /// Every workspace.
+    workspaces: Vec<WorkspaceTold>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ProtocolVersions")]
+struct Versions {
+    /// The one that is spoken.
+    current: &'static str,
+    /// Those that are understood.
+    supported: [&'static str; 1],
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Answering {
+    /// Whose answer counts.
+    permission: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Limits")]
+struct LimitsTold {
+    /// Bytes of an upload.
+    max_workspace_file_upload_bytes: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Workspace")]
+struct WorkspaceTold {
+    /// What `/workspaces/{workspace}/…` takes.
+    id: String,
+    /// Where it stands on its machine.
+    cwd: String,
+    /// The root it is.
+    root: String,
+    /// workspace, or what an extension has of its own: extension-storage, temp.
+    kind: &'static str,
+    /// Whether a request means it that names none.
+    primary: bool,
+    /// Whether it may be changed.
+    trusted: bool,
+    /// Always false.
+    removable: bool,
 }
 
 pub(super) fn tell(errand: &Errand) -> Reply {
-    let all = errand.machine.workspaces();
-    let cwd = all
-        .iter()
-        .find(|one| one.primary)
-        .map(|one| one.cwd.clone());
-    let workspaces = all
-        .iter()
-        .map(|one| {
-            json!({
-                "id": one.id,
-                "cwd": one.cwd,
-                "root": one.root.as_str(),
-                "primary": one.primary,
-                "trusted": one.trusted,
-                "removable": false,
+    // Where a workspace stands on its host is for who may work in it.
+    let identity = &errand.asked.identity;
+    let all = if identity.may(Scope::FsRead) || identity.may(Scope::FsWrite) {
+        errand.machine.workspaces()
+    } else {
+        Vec::new()
+    };
+    let primary = all.iter().find(|one| one.primary);
+    let reply = CapabilitiesReply {
+        v: 1,
+        protocol_versions: Versions {
+            current: "v1",
+            supported: ["v1"],
+        },
+        portcullis_version: env!("CARGO_PKG_VERSION"),
+        mode: "http-bridge",
+        features: features(),
+        model_services: [],
+        workspace_cwd: primary.map(|one| one.cwd.clone()),
+        transports: ["rest", "mcp"],
+        policy: Answering {
+            permission: "first-responder",
+        },
+        limits: LimitsTold {
+            max_workspace_file_upload_bytes: MAX_UPLOAD,
+        },
+        workspaces: all
+            .into_iter()
+            .map(|one| WorkspaceTold {
+                id: one.id,
+                cwd: one.cwd,
+                root: one.root.as_str().to_owned(),
+                kind: one.kind.as_str(),
+                primary: one.primary,
+                trusted: one.trusted,
+                removable: false,
             })
-        })
-        .collect();
-    told(workspaces, cwd.as_deref())
+            .collect(),
+    };
+    reply::of(StatusCode::OK, &reply)
 }
 
 pub(super) fn status(errand: &Errand) -> Reply {
-    let status = errand.server.parts.machines.status(&errand.asked.identity);
-    reply::value(StatusCode::OK, &status)
+    let enabled = errand.asked.head.extensions.get::<FilesOff>().is_none();
+    let machines = &errand.server.parts.machines;
+    reply::value(
+        StatusCode::OK,
+        &machines.status(&errand.asked.identity, enabled),
+    )
 }

@@ -5,13 +5,27 @@ use serde_json::{Value, json};
 
 use super::super::desk::{HOLDS_NO_MORE, LOOK_AGAIN, SERVER_ENDS, open_stream};
 use super::super::reply::Reply;
+use super::super::shares::{Holder, Place};
 use super::Errand;
-use super::query::Query;
+use super::query::{Asks as _, query};
+
+query! {
+    /// What `GET /watch` asks for.
+    pub(super) struct WatchQuery {
+        /// Below which directory, from the workspace's root. Default: the root itself.
+        "path" path: Option<String>,
+    }
+}
 
 pub(super) async fn watch(errand: &mut Errand) -> Reply {
-    let path = match Query::of(&errand.asked.head.uri).text("path") {
-        Ok(path) => path.unwrap_or(".").to_owned(),
+    let path = match WatchQuery::read(&errand.asked.head.uri) {
+        Ok(query) => query.path.unwrap_or_else(|| ".".to_owned()),
         Err(why) => return errand.refuse(why),
+    };
+    let watches = &errand.server.shares.watches;
+    let place = match watches.take(&Holder::of(&errand.asked.identity.principal)) {
+        Ok(place) => place,
+        Err(why) => return errand.over(why),
     };
     // Nobody is asked about it: what would have to be asked about is left out.
     errand.caller.approver = None;
@@ -22,16 +36,17 @@ pub(super) async fn watch(errand: &mut Errand) -> Reply {
         .watch(&errand.caller, errand.root(), &path)
         .await;
     match watch {
-        Ok(watch) => told(errand, watch),
+        Ok(watch) => told(errand, watch, place),
         Err(why) => errand.failed(&why),
     }
 }
 
-fn told(errand: &Errand, mut watch: ResourceWatch) -> Reply {
+fn told(errand: &Errand, mut watch: ResourceWatch, place: Place) -> Reply {
     let (send, reply) = open_stream();
     let ending = errand.server.ending().clone();
     let standing = errand.asked.standing(&errand.server);
     tokio::spawn(async move {
+        let _place = place;
         let begun = json!({"complete": watch.is_complete()});
         if !send.say("begun", &begun).await {
             return;
@@ -78,7 +93,14 @@ fn value(changes: &ResourceChanges) -> Value {
     let each: Vec<Value> = changes
         .changes
         .iter()
-        .map(|change| json!({"path": change.path, "uri": change.uri, "change": change.change}))
+        .map(|change| {
+            let mut told = json!({"path": change.path, "uri": change.uri, "change": change.change});
+            if let (Some(call), Some(told)) = (&change.by, told.as_object_mut()) {
+                told.insert("requestId".to_owned(), call.request_id.as_str().into());
+                told.insert("operation".to_owned(), call.operation.into());
+            }
+            told
+        })
         .collect();
     json!({
         "changes": each,

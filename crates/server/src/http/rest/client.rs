@@ -1,11 +1,12 @@
 //! The id a client of `qwen serve` may give itself.
 
 use http::StatusCode;
+use portcullis_proto::{Failure, Reason};
 use serde_json::json;
 
 use super::super::guard::changes;
 use super::super::reply::{self, Reply};
-use super::super::server::Asked;
+use super::Errand;
 
 const CLIENT_ID: &str = "x-qwen-client-id";
 /// The longest id.
@@ -13,9 +14,11 @@ const MAX_CHARS: usize = 128;
 
 /// Refuses an id that is none. Reads take any; a change takes only an id that
 /// a session here gave out, and there are no such sessions.
-pub(super) fn refused(asked: &Asked) -> Option<Reply> {
+pub(super) fn refused(errand: &Errand) -> Option<Reply> {
+    let asked = &errand.asked;
     let value = asked.head.headers.get(CLIENT_ID)?;
-    let bad = |error: &str, id: Option<&str>| {
+    let bad = |error: &'static str, id: Option<&str>| {
+        drop(errand.refuse(Failure::new(Reason::BadArguments, error)));
         let mut body = json!({"error": error, "code": "invalid_client_id"});
         if let (Some(id), Some(object)) = (id, body.as_object_mut()) {
             object.insert("clientId".to_owned(), id.into());

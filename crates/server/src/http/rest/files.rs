@@ -14,12 +14,13 @@ use serde_json::json;
 use super::super::guard::media_type;
 use super::super::limits::MAX_UPLOAD;
 use super::super::reply::{self, Reply};
+use super::super::shares::Holder;
 use super::Errand;
 use super::body::{self, NoBody};
-use super::query::Query;
+use super::query::{Asks as _, EXACT, Number, Yes, query};
 
 /// How many raw bytes where nobody says.
-const DEFAULT_BYTES: u64 = 65_536;
+const DEFAULT_BYTES: usize = 65_536;
 /// How many names a glob finds where nobody says.
 const DEFAULT_MATCHES: usize = 5_000;
 /// How many directories above an upload may be made.
@@ -33,7 +34,11 @@ async fn ask(errand: &Errand, ask: Result<FileAsk, Failure>, status: StatusCode)
         Ok(ask) => ask,
         Err(why) => return errand.refuse(why),
     };
-    let asked = errand.machine.file(&errand.caller, errand.root(), ask);
+    let caller = match errand.caller().await {
+        Ok(caller) => caller,
+        Err(why) => return errand.refuse(why),
+    };
+    let asked = errand.machine.file(&caller, errand.root(), ask);
     answered(errand, asked.await, status)
 }
 
@@ -48,74 +53,128 @@ pub(super) async fn read(errand: &Errand) -> Reply {
     ask(errand, read_ask(errand), StatusCode::OK).await
 }
 
+query! {
+    /// What `GET /file` asks for.
+    pub(super) struct ReadQuery {
+        /// The file, from the workspace's root.
+        "path" path: String,
+        /// How many bytes of text at most.
+        "maxBytes" max_bytes: Number<1, { MAX_WINDOW as u64 }>,
+        /// From which line on, counted from 1.
+        "line" line: Number<1, EXACT>,
+        /// How many lines at most.
+        "limit" limit: Number<1, MAX_LINES>,
+        /// `nextCursor` of the window before, in place of `line`.
+        "cursor" cursor: Option<String>,
+    }
+}
+
 fn read_ask(errand: &Errand) -> Result<FileAsk, Failure> {
-    let query = Query::of(&errand.asked.head.uri);
-    let path = query.required("path")?;
-    let most = MAX_WINDOW as u64;
-    let max_bytes = query.number("maxBytes", 1, most)?;
-    let line = query.number("line", 1, u64::MAX)?;
-    let limit = query.number("limit", 1, MAX_LINES)?;
-    let cursor = query.text("cursor")?.map(str::to_owned);
-    if cursor.is_some() && line.is_some() {
+    let query = ReadQuery::read(&errand.asked.head.uri)?;
+    if query.cursor.is_some() && query.line.0.is_some() {
         return Err(Failure::new(
             Reason::BadArguments,
             "`cursor` and `line` exclude each other.",
         ));
     }
     Ok(FileAsk::Read(ReadAsk {
-        path,
-        max_bytes: max_bytes.and_then(|most| usize::try_from(most).ok()),
-        line,
-        limit,
-        cursor,
+        path: query.path,
+        max_bytes: query.max_bytes.count(),
+        line: query.line.0,
+        limit: query.limit.0,
+        cursor: query.cursor,
     }))
 }
 
-pub(super) async fn bytes(errand: &Errand) -> Reply {
-    let made = || {
-        let query = Query::of(&errand.asked.head.uri);
-        let max = query.number("maxBytes", 1, MAX_WINDOW as u64)?;
-        Ok(FileAsk::Bytes {
-            path: query.required("path")?,
-            offset: query.number("offset", 0, u64::MAX)?.unwrap_or(0),
-            max_bytes: usize::try_from(max.unwrap_or(DEFAULT_BYTES)).unwrap_or(MAX_WINDOW),
-        })
-    };
-    ask(errand, made(), StatusCode::OK).await
+query! {
+    /// What `GET /file/bytes` asks for.
+    pub(super) struct BytesQuery {
+        /// The file, from the workspace's root.
+        "path" path: String,
+        /// Where to begin. Default: 0.
+        "offset" offset: Number<0, EXACT>,
+        /// How many bytes at most. Default: 65,536.
+        "maxBytes" max_bytes: Number<1, { MAX_WINDOW as u64 }>,
+    }
 }
 
-pub(super) async fn stat(errand: &Errand) -> Reply {
-    let path = Query::of(&errand.asked.head.uri).required("path");
-    let made = path.map(|path| FileAsk::Stat { path });
+pub(super) async fn bytes(errand: &Errand) -> Reply {
+    let made = BytesQuery::read(&errand.asked.head.uri).map(|query| FileAsk::Bytes {
+        path: query.path,
+        offset: query.offset.0.unwrap_or(0),
+        max_bytes: query.max_bytes.count().unwrap_or(DEFAULT_BYTES),
+    });
     ask(errand, made, StatusCode::OK).await
 }
 
+query! {
+    /// What a route asks for that is about one thing.
+    pub(super) struct PathQuery {
+        /// Which, from the workspace's root.
+        "path" path: String,
+    }
+}
+
+impl PathQuery {
+    /// The path, of a request.
+    pub(super) fn path(errand: &Errand) -> Result<String, Failure> {
+        Self::read(&errand.asked.head.uri).map(|query| query.path)
+    }
+}
+
+pub(super) async fn stat(errand: &Errand) -> Reply {
+    let made = PathQuery::path(errand).map(|path| FileAsk::Stat { path });
+    ask(errand, made, StatusCode::OK).await
+}
+
+query! {
+    /// What `GET /list` asks for.
+    pub(super) struct ListQuery {
+        /// The directory, from the workspace's root; `.` for the root itself.
+        "path" path: String,
+        /// Also what ignore files name, marked as such.
+        "includeIgnored" include_ignored: Yes,
+        /// How many names a page has; with it, each comes with size and time.
+        "limit" limit: Number<1, 2_000>,
+        /// `nextCursor` of the page before.
+        "cursor" cursor: Option<String>,
+    }
+}
+
 pub(super) async fn list(errand: &Errand) -> Reply {
-    let made = || {
-        let query = Query::of(&errand.asked.head.uri);
-        let limit = query.number("limit", 1, 2_000)?;
-        Ok(FileAsk::List(ListAsk {
-            path: query.required("path")?,
-            include_ignored: query.flag("includeIgnored")?,
-            limit: limit.and_then(|limit| usize::try_from(limit).ok()),
-            cursor: query.text("cursor")?.map(str::to_owned),
-        }))
-    };
-    ask(errand, made(), StatusCode::OK).await
+    let made = ListQuery::read(&errand.asked.head.uri).map(|query| {
+        FileAsk::List(ListAsk {
+            path: query.path,
+            include_ignored: query.include_ignored.0,
+            limit: query.limit.count(),
+            cursor: query.cursor,
+        })
+    });
+    ask(errand, made, StatusCode::OK).await
+}
+
+query! {
+    /// What `GET /glob` asks for.
+    pub(super) struct GlobQuery {
+        /// Which names, such as `**/*.rs`.
+        "pattern" pattern: String,
+        /// Below which directory, from the workspace's root. Default: the root itself.
+        "cwd" cwd: Option<String>,
+        /// Also what ignore files name.
+        "includeIgnored" include_ignored: Yes,
+        /// How many names at most. Default: 5,000.
+        "maxResults" max_results: Number<1, { MAX_MATCHES as u64 }>,
+    }
 }
 
 pub(super) async fn glob(errand: &Errand) -> Reply {
     let made = || {
-        let query = Query::of(&errand.asked.head.uri);
-        let max = query.number("maxResults", 1, MAX_MATCHES as u64)?;
-        let cwd = query.text("cwd")?.filter(|cwd| !cwd.is_empty());
+        let query = GlobQuery::read(&errand.asked.head.uri)?;
         Ok(FileAsk::Glob {
-            pattern: query.required("pattern").and_then(below_here)?,
-            cwd: cwd.map(str::to_owned),
-            include_ignored: query.flag("includeIgnored")?,
-            max_results: max
-                .and_then(|max| usize::try_from(max).ok())
-                .unwrap_or(DEFAULT_MATCHES),
+            pattern: below_here(query.pattern)?,
+            cwd: query.cwd.filter(|cwd| !cwd.is_empty()),
+            include_ignored: query.include_ignored.0,
+            max_results: query.max_results.count().unwrap_or(DEFAULT_MATCHES),
         })
     };
     ask(errand, made(), StatusCode::OK).await
@@ -139,14 +198,20 @@ fn below_here(pattern: String) -> Result<String, Failure> {
 /// What `POST /file/write` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend(
+    "if" = {"properties": {"mode": {"const": "replace"}}},
+    "then" = {"required": ["expectedHash"], "properties": {"expectedHash": {"type": "string"}}}
+))]
 pub(crate) struct WriteBody {
     /// The file, from the workspace's root. Its directory has to be there.
+    #[schemars(length(min = 1))]
     path: String,
     /// The whole new text, at most 5 MiB.
     content: String,
     /// create: nothing may be there. replace: `expectedHash` has to be there.
     mode: WriteMode,
     /// `sha256:` and 64 hexadecimal digits: what the file to replace hashes to.
+    #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     expected_hash: Option<String>,
     /// Whether it starts with a byte order mark. Default: as the file does.
     bom: Option<bool>,
@@ -179,7 +244,11 @@ pub(super) async fn write(errand: &mut Errand) -> Reply {
         WriteMode::Create => StatusCode::CREATED,
         WriteMode::Replace => StatusCode::OK,
     };
-    ask(errand, write_ask(body), status).await
+    let path = body.path.clone();
+    match write_ask(body) {
+        Ok(write) => ask(errand, Ok(write), status).await,
+        Err(why) => errand.refuse_at(&path, why),
+    }
 }
 
 fn write_ask(body: WriteBody) -> Result<FileAsk, Failure> {
@@ -213,12 +282,15 @@ fn write_ask(body: WriteBody) -> Result<FileAsk, Failure> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EditBody {
     /// The file, from the workspace's root.
+    #[schemars(length(min = 1))]
     path: String,
     /// The exact text to replace. It has to occur once.
+    #[schemars(length(min = 1))]
     old_text: String,
     /// The text to put in its place.
     new_text: String,
     /// `sha256:` and 64 hexadecimal digits: what the file hashes to now.
+    #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     expected_hash: String,
 }
 
@@ -227,7 +299,11 @@ pub(super) async fn edit(errand: &mut Errand) -> Reply {
         Ok(body) => body,
         Err(reply) => return reply,
     };
-    ask(errand, edit_ask(body), StatusCode::OK).await
+    let path = body.path.clone();
+    match edit_ask(body) {
+        Ok(edit) => ask(errand, Ok(edit), StatusCode::OK).await,
+        Err(why) => errand.refuse_at(&path, why),
+    }
 }
 
 fn edit_ask(body: EditBody) -> Result<FileAsk, Failure> {
@@ -248,10 +324,7 @@ fn edit_ask(body: EditBody) -> Result<FileAsk, Failure> {
 }
 
 pub(super) async fn upload(errand: &mut Errand) -> Reply {
-    let path = match Query::of(&errand.asked.head.uri)
-        .required("path")
-        .and_then(uploadable)
-    {
+    let path = match PathQuery::path(errand).and_then(uploadable) {
         Ok(path) => path,
         Err(why) => return errand.refuse(why),
     };
@@ -261,9 +334,10 @@ pub(super) async fn upload(errand: &mut Errand) -> Reply {
     if !is_plain {
         return not_bytes(errand);
     }
-    let server = std::sync::Arc::clone(&errand.server);
-    let Ok(_turn) = server.uploads.try_acquire() else {
-        return busy(errand);
+    let uploads = &errand.server.shares.uploads;
+    let _place = match uploads.take(&Holder::of(&errand.asked.identity.principal)) {
+        Ok(place) => place,
+        Err(why) => return busy(errand, &why),
     };
     let bytes = match body::read(errand.asked.body.take(), MAX_UPLOAD).await {
         Ok(bytes) => bytes,
@@ -282,14 +356,14 @@ pub(super) async fn upload(errand: &mut Errand) -> Reply {
 fn uploadable(path: String) -> Result<String, Failure> {
     let bad = |what: &'static str| Err(Failure::new(Reason::BadArguments, what));
     let name = path.rsplit('/').next().unwrap_or_default();
-    if name.is_empty() || path.contains('\0') {
-        return bad("`path` names no file.");
+    if path.contains('\0') {
+        return Err(Reason::BadName.into());
+    }
+    if matches!(name, "" | "." | "..") {
+        return Err(Failure::new(Reason::IsDirectory, "`path` names no file."));
     }
     if name.len() > MAX_NAME {
         return bad("The name is longer than 255 bytes.");
-    }
-    if matches!(name, "." | "..") {
-        return bad("`path` names no file.");
     }
     if path.split('/').count() > MAX_DEPTH + 1 {
         return bad("The path is deeper than 64 directories.");
@@ -307,10 +381,8 @@ fn not_bytes(errand: &Errand) -> Reply {
     )
 }
 
-fn busy(errand: &Errand) -> Reply {
-    let why = Failure::new(Reason::Overload, "As many uploads as may be are under way.")
-        .hint("Try again in a second.");
-    let mut reply = upload_refused(errand, &why, (StatusCode::TOO_MANY_REQUESTS, "upload_busy"));
+fn busy(errand: &Errand, why: &Failure) -> Reply {
+    let mut reply = upload_refused(errand, why, (StatusCode::TOO_MANY_REQUESTS, "upload_busy"));
     reply
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -4,13 +4,17 @@ mod body;
 mod capabilities;
 mod changes;
 mod client;
+mod described;
 mod files;
 mod query;
 mod raw;
+mod searching;
 mod tools;
 
-pub(super) use self::body::{json_body, json_of};
-pub(super) use self::query::Query;
+pub(super) use self::body::{json_body, json_of, lost};
+pub(super) use self::described::described;
+pub(super) use self::query::{Asks, EXACT, Flag, Number, Parameter, Query, ToldParameter, query};
+pub(super) use self::searching::is_to_be_told;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,15 +22,20 @@ use std::sync::Arc;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 use portcullis_gate::{Approver, Caller, CancelFlag};
-use portcullis_proto::{ConversationId, Failure, Reason, RootId, RunId, SessionId, Subject};
+use portcullis_proto::{ConversationId, Failure, Mode, Reason, RootId, RunId, SessionId, Verb};
 use portcullis_store::ParkedApprover;
 use portcullis_tools::Machine;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::desk;
+use super::bodies::Room;
+use super::called::Names;
+use super::desk::{self, FilesOff};
 use super::reply::{self, Reply};
 use super::routes::Files;
 use super::server::{Asked, Server};
+use super::shares::{self, Long};
+use crate::answers;
 use crate::mcp::Nowhere;
 
 /// `/workspaces/<name>/…` asks the same of the workspace it names.
@@ -50,9 +59,17 @@ pub(super) fn qualified(path: &str) -> (Option<String>, Cow<'_, str>) {
     }
 }
 
+/// What `GET /health` replies with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Health {
+    /// Always `ok`.
+    #[schemars(extend("const" = "ok"))]
+    status: &'static str,
+}
+
 /// It is up; that is all anybody may know.
 pub(super) fn health() -> Reply {
-    reply::value(StatusCode::OK, &json!({"status": "ok"}))
+    reply::of(StatusCode::OK, &Health { status: "ok" })
 }
 
 /// Cancels a call whose client has gone: hyper drops what it was waiting for.
@@ -69,11 +86,15 @@ struct Errand {
     server: Arc<Server>,
     asked: Asked,
     caller: Caller,
+    /// What is asked for, as the record names it.
+    verb: Verb,
     machine: Arc<dyn Machine>,
     /// The root of the workspace a qualified path named.
     root: Option<RootId>,
     /// Where its questions are put.
     parked: Arc<ParkedApprover>,
+    /// The memory its body takes.
+    room: Room,
 }
 
 impl Errand {
@@ -81,12 +102,42 @@ impl Errand {
         self.root.as_ref().map(RootId::as_str)
     }
 
+    /// The caller, with the answer it brings: looked for once everything else the
+    /// request says is known to make sense.
+    async fn caller(&self) -> Result<Caller, Failure> {
+        let Some(question) = self.asked.head.headers.get("portcullis-question") else {
+            return Ok(self.caller.clone());
+        };
+        let parts = &self.server.parts;
+        let question = question.to_str().unwrap_or_default();
+        answers::bring(&parts.store, &parts.clock, self.caller.clone(), question).await
+    }
+
     /// Puts on the record what was refused before it reached the machine.
     fn refuse(&self, why: Failure) -> Reply {
-        let why = self
-            .machine
-            .refuse(&self.caller, self.asked.route.name, why);
+        self.refuse_at("", why)
+    }
+
+    /// The same, of what was asked for about `path`.
+    fn refuse_at(&self, path: &str, why: Failure) -> Reply {
+        let gate = &self.server.parts.gate;
+        let why = gate.refuse(&self.caller, self.verb, path, why);
         self.failed(&why)
+    }
+
+    /// Whether the group of what is asked for is off.
+    fn is_off(&self) -> bool {
+        let rules = self.server.parts.gate.rules();
+        rules.modes.of(self.verb.group()) == Mode::Deny
+    }
+
+    /// More than its share was asked for: on the record, and told to come again.
+    fn over(&self, why: Failure) -> Reply {
+        let route = self.asked.route.name;
+        let why = self.machine.refuse(&self.caller, route, why);
+        let mut reply = shares::over(&why);
+        reply::settled_on(&mut reply, self.caller.warrant());
+        reply
     }
 
     /// A failure, in the shape the path asks for.
@@ -101,7 +152,12 @@ impl Errand {
         if why.reason() == Reason::ApprovalPending
             && let Some(question) = self.parked.last()
         {
-            return desk::pending(why, &question, &self.server.parts.url);
+            let by_mode = self
+                .caller
+                .warrant()
+                .is_some_and(|warrant| warrant.policy_source == "mode:filesystemWrite=ask");
+            let unasked = by_mode.then_some(ALLOWED_BY_FLAG);
+            return desk::pending(why, &question, &self.server.parts.url, unasked);
         }
         reply::failure(why)
     }
@@ -109,9 +165,6 @@ impl Errand {
 
 /// Answers a request whose credential is good.
 pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> Reply {
-    if let Some(reply) = client::refused(&asked) {
-        return reply;
-    }
     let flag = CancelFlag::new();
     let until_gone = UntilGone(flag.clone());
     let caller = caller(&asked).cancelled_by(flag);
@@ -120,8 +173,11 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
         .machines
         .of(&asked.identity)
         .unwrap_or_else(|| Arc::new(Nowhere(Arc::clone(&server.parts.gate))));
-    let parked = ParkedApprover::new(server.parts.store.clone(), desk::waits(&asked.head.headers))
-        .leaving_at(server.ending().clone());
+    let parked = ParkedApprover::new(
+        server.parts.store.clone(),
+        answers::waits(&asked.head.headers),
+    )
+    .leaving_at(server.ending().clone());
     let parked = Arc::new(parked);
     let caller = caller
         .asking(Arc::clone(&parked) as Arc<dyn Approver>)
@@ -130,46 +186,77 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
         server: Arc::clone(server),
         asked,
         caller,
+        verb: verb(files),
         machine,
         root: None,
         parked,
+        room: Room::default(),
     };
-    if let Some(scope) = errand.asked.route.scope
-        && !errand.asked.identity.may(scope)
-    {
-        return errand.refuse(desk::no_scope(scope));
+    if let Some(mut reply) = turned_back(&mut errand) {
+        reply::settled_on(&mut reply, errand.caller.warrant());
+        return reply;
     }
-    if let Some(named) = &errand.asked.workspace {
-        let found = errand
-            .machine
-            .workspaces()
-            .into_iter()
-            .find(|workspace| workspace.id == *named || workspace.cwd == *named);
-        let Some(workspace) = found else {
-            drop(errand.refuse(Reason::UnknownRoot.into()));
-            return reply::refused(
-                StatusCode::BAD_REQUEST,
-                "The path names no workspace of this server.",
-                Some("workspace_mismatch"),
-            );
-        };
-        errand.root = Some(workspace.root);
-    }
-    let brought = desk::bring(
-        &server.parts.store,
-        &errand.asked.head.headers,
-        &errand.asked.identity.principal,
-        server.parts.clock.now_ms(),
-    );
-    match brought {
-        Ok(Some(answered)) => errand.caller = errand.caller.clone().bringing(answered),
-        Ok(None) => {}
-        Err(why) => return errand.refuse(why),
+    let turn = match long(files) {
+        Some(long) => {
+            let who = &errand.asked.identity.principal;
+            match server.shares.turn(long, who).await {
+                Ok(turn) => Some(turn),
+                Err(why) => return errand.over(why),
+            }
+        }
+        None => None,
+    };
+    if files == Files::Search && is_to_be_told(&errand.asked.head.headers) {
+        return searching::told(errand, (until_gone, turn));
     }
     let mut reply = route(&mut errand, files).await;
     reply::settled_on(&mut reply, errand.caller.warrant());
-    drop(until_gone);
+    drop((until_gone, turn));
     reply
+}
+
+/// Refuses what its credential is not for, and what names a client or a
+/// workspace there is not; finds the workspace it names.
+fn turned_back(errand: &mut Errand) -> Option<Reply> {
+    if let Some(reply) = client::refused(errand) {
+        return Some(reply);
+    }
+    if let Some(scope) = errand.asked.route.scope
+        && !errand.asked.identity.may(scope)
+    {
+        let off = errand.asked.head.extensions.get::<FilesOff>();
+        let why = off.map_or_else(|| desk::no_scope(scope), FilesOff::why);
+        return Some(errand.refuse(why));
+    }
+    let named = errand.asked.workspace.as_ref()?;
+    let found = errand
+        .machine
+        .workspaces()
+        .into_iter()
+        .find(|workspace| workspace.is_called(named));
+    let Some(workspace) = found else {
+        drop(errand.refuse(Reason::UnknownRoot.into()));
+        return Some(reply::refused(
+            StatusCode::BAD_REQUEST,
+            "The path names no workspace of this server.",
+            Some("workspace_mismatch"),
+        ));
+    };
+    errand.root = Some(workspace.root);
+    None
+}
+
+/// Which routes take long, and are waited for in line.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "of all routes, few take long"
+)]
+fn long(files: Files) -> Option<Long> {
+    match files {
+        Files::Glob | Files::Tree | Files::Search => Some(Long::Walk),
+        Files::InspectArchive | Files::ExtractArchive | Files::CreateArchive => Some(Long::Archive),
+        _ => None,
+    }
 }
 
 async fn route(errand: &mut Errand, files: Files) -> Reply {
@@ -197,8 +284,32 @@ async fn route(errand: &mut Errand, files: Files) -> Reply {
         Files::CreateArchive => tools::create_archive(errand).await,
         Files::Download => raw::download(errand).await,
         Files::Watch => changes::watch(errand).await,
-        Files::UndoList => tools::undoable(errand),
+        Files::UndoList => tools::undoable(errand).await,
         Files::Undo => tools::undo(errand).await,
+    }
+}
+
+/// What a route asks for.
+const fn verb(files: Files) -> Verb {
+    match files {
+        Files::Capabilities | Files::Status | Files::Stat | Files::UndoList => Verb::Stat,
+        Files::ReadFile | Files::ReadBytes | Files::Download => Verb::Read,
+        Files::List => Verb::List,
+        Files::Glob => Verb::Glob,
+        Files::Tree => Verb::Tree,
+        Files::Search => Verb::Search,
+        Files::Watch => Verb::Watch,
+        Files::WriteFile | Files::Upload => Verb::Write,
+        Files::EditFile | Files::EditMany => Verb::Edit,
+        Files::Append => Verb::Append,
+        Files::Delete => Verb::Remove,
+        Files::Move => Verb::Move,
+        Files::Copy => Verb::Copy,
+        Files::MakeDirectory => Verb::Mkdir,
+        Files::InspectArchive => Verb::Inspect,
+        Files::ExtractArchive => Verb::Extract,
+        Files::CreateArchive => Verb::Archive,
+        Files::Undo => Verb::Undo,
     }
 }
 
@@ -213,21 +324,24 @@ fn caller(asked: &Asked) -> Caller {
             .and_then(|value| value.to_str().ok())
             .filter(|text| !text.is_empty() && text.len() <= MAX_ID)
     };
-    let mut subject = Subject::of(asked.identity.principal.clone());
+    let mut subject = asked.identity.subject();
     subject.conversation_id = text("portcullis-conversation").map(ConversationId::new);
     subject.run_id = text("portcullis-run").map(RunId::new);
     let session = subject
         .conversation_id
         .as_ref()
-        .map(|conversation| format!("{}/{conversation}", subject.principal.label()));
+        .map(|conversation| format!("{}/{conversation}", subject.label()));
     let caller = Caller::new(subject, asked.route.name)
         .by_grant_alone()
         .leaving_trail();
+    let caller = Names::of(&asked.head.extensions).onto(caller);
     match session {
         Some(session) => caller.in_session(SessionId::new(session)),
         None => caller,
     }
 }
 
+/// How changes are let through without a question.
+const ALLOWED_BY_FLAG: &str = " (Started with --write, the server asks about no plain change.)";
 /// The longest name of a conversation or a run.
 const MAX_ID: usize = 128;

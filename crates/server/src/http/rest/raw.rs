@@ -13,13 +13,13 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use portcullis_gate::{Caller, CancelFlag};
-use portcullis_proto::Failure;
+use portcullis_proto::{Failure, Reason};
 use portcullis_tools::{Machine, RawBytes};
 use tokio::sync::mpsc;
 
 use super::super::reply::{Reply, empty, guarded};
 use super::Errand;
-use super::query::Query;
+use super::files::PathQuery;
 
 /// How much is read at once. Each window is judged and recorded by itself.
 const WINDOW: usize = 1024 * 1024;
@@ -28,8 +28,12 @@ const WINDOW: usize = 1024 * 1024;
 const SETTLES: Duration = Duration::from_millis(25);
 
 pub(super) async fn download(errand: &mut Errand) -> Reply {
-    let path = match Query::of(&errand.asked.head.uri).required("path") {
+    let path = match PathQuery::path(errand) {
         Ok(path) => path,
+        Err(why) => return errand.refuse(why),
+    };
+    errand.caller = match errand.caller().await {
+        Ok(caller) => caller,
         Err(why) => return errand.refuse(why),
     };
     let asked = errand.asked.head.headers.get(RANGE);
@@ -48,10 +52,14 @@ pub(super) async fn download(errand: &mut Errand) -> Reply {
     let range = match asked {
         // A range that says nothing known is no range.
         None | Some(None) => 0..first.size,
-        Some(Some(asked)) => match asked.of(first.size) {
-            Some(range) => range,
-            None => return unsatisfiable(first.size),
-        },
+        Some(Some(asked)) => {
+            let Some(range) = asked.of(first.size) else {
+                let why = Failure::new(Reason::BadArguments, "The range is not in the file.");
+                drop(errand.refuse(why));
+                return unsatisfiable(first.size);
+            };
+            range
+        }
     };
     let is_part = matches!(asked, Some(Some(_)));
     let sending = Sending {

@@ -4,12 +4,13 @@
 use portcullis_proto::{Failure, Reason, ToolCall, ToolReply};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::Errand;
 use super::body;
-use super::query::Query;
+use super::files::PathQuery;
+use super::query::{Asks as _, EXACT, Flag, Number, query};
 
 /// Calls a tool with what `arguments` came to, in the workspace of the path.
 async fn call(errand: &Errand, tool: &str, arguments: Result<Value, Failure>) -> Reply {
@@ -17,6 +18,10 @@ async fn call(errand: &Errand, tool: &str, arguments: Result<Value, Failure>) ->
         Ok(arguments) => arguments,
         Err(why) => return errand.refuse(why),
     };
+    // The route is there, whether its group is on or not; a tool would not be.
+    if errand.is_off() {
+        return errand.refuse(Reason::DeniedByMode.into());
+    }
     if let Some(object) = arguments.as_object_mut() {
         object.retain(|_, value| !value.is_null());
         if let Some(root) = errand.root() {
@@ -27,7 +32,11 @@ async fn call(errand: &Errand, tool: &str, arguments: Result<Value, Failure>) ->
         name: tool.to_owned(),
         arguments,
     };
-    let reply = errand.machine.call(&errand.caller, call).await;
+    let caller = match errand.caller().await {
+        Ok(caller) => caller,
+        Err(why) => return errand.refuse(why),
+    };
+    let reply = errand.machine.call(&caller, call).await;
     if reply.is_error
         && let Some(why) = failure_in(&reply)
     {
@@ -50,84 +59,57 @@ fn failure_in(reply: &ToolReply) -> Option<Failure> {
         .map(|reason| Failure::new(reason, told.error))
 }
 
-/// The parameters of a query, under the names a tool has for them.
-struct Renamed<'a> {
-    query: Query,
-    object: Map<String, Value>,
-    errand: &'a Errand,
-}
-
-impl<'a> Renamed<'a> {
-    fn of(errand: &'a Errand) -> Self {
-        Self {
-            query: Query::of(&errand.asked.head.uri),
-            object: Map::new(),
-            errand,
-        }
-    }
-
-    fn text(mut self, name: &str, argument: &str) -> Result<Self, Failure> {
-        if let Some(text) = self.query.text(name)? {
-            self.object.insert(argument.to_owned(), text.into());
-        }
-        Ok(self)
-    }
-
-    fn required(mut self, name: &str, argument: &str) -> Result<Self, Failure> {
-        let text = self.query.required(name)?;
-        self.object.insert(argument.to_owned(), text.into());
-        Ok(self)
-    }
-
-    fn number(mut self, name: &str, argument: &str) -> Result<Self, Failure> {
-        if let Some(number) = self.query.number(name, 0, u64::MAX)? {
-            self.object.insert(argument.to_owned(), number.into());
-        }
-        Ok(self)
-    }
-
-    fn flag(mut self, name: &str, argument: &str) -> Result<Self, Failure> {
-        if self.query.text(name)?.is_some() {
-            let flag = self.query.flag(name)?;
-            self.object.insert(argument.to_owned(), flag.into());
-        }
-        Ok(self)
-    }
-
-    async fn call(self, tool: &str) -> Reply {
-        call(self.errand, tool, Ok(Value::Object(self.object))).await
-    }
-}
-
-/// Calls with what a query came to, or refuses it.
-async fn asked(errand: &Errand, tool: &str, made: Result<Renamed<'_>, Failure>) -> Reply {
-    match made {
-        Ok(renamed) => renamed.call(tool).await,
-        Err(why) => errand.refuse(why),
+query! {
+    /// What `GET /tree` asks for.
+    pub(super) struct TreeQuery {
+        /// The directory, from the workspace's root. Default: the root itself.
+        "path" path: Option<String>,
+        /// How deep to go. Default: 2, at most 5.
+        "depth" depth: Number<0, EXACT>,
     }
 }
 
 pub(super) async fn tree(errand: &Errand) -> Reply {
-    let made = Renamed::of(errand)
-        .text("path", "dirPath")
-        .and_then(|renamed| renamed.number("depth", "maxDepth"));
-    asked(errand, "get_file_tree", made).await
+    let made = TreeQuery::read(&errand.asked.head.uri)
+        .map(|query| json!({"dirPath": query.path, "maxDepth": query.depth.0}));
+    call(errand, "get_file_tree", made).await
+}
+
+query! {
+    /// What `GET /search` asks for.
+    pub(super) struct SearchQuery {
+        /// A regular expression, or with `literal` a text.
+        "query" query: String,
+        /// Below which directory, from the workspace's root. Default: the root itself.
+        "path" path: Option<String>,
+        /// Only in files of such names, as `*.rs`.
+        "glob" glob: Option<String>,
+        /// Whether upper and lower case are the same. Default: they are.
+        "ignoreCase" ignore_case: Flag,
+        /// Whether `query` is a text, and no regular expression.
+        "literal" literal: Flag,
+        /// How many lines at most. Default: 50, at most 100.
+        "maxResults" max_results: Number<0, EXACT>,
+    }
 }
 
 pub(super) async fn search(errand: &Errand) -> Reply {
-    let made = Renamed::of(errand)
-        .required("query", "query")
-        .and_then(|renamed| renamed.text("path", "dirPath"))
-        .and_then(|renamed| renamed.text("glob", "filePattern"))
-        .and_then(|renamed| renamed.flag("ignoreCase", "ignoreCase"))
-        .and_then(|renamed| renamed.flag("literal", "literal"))
-        .and_then(|renamed| renamed.number("maxResults", "maxResults"));
-    asked(errand, "search_files", made).await
+    let made = SearchQuery::read(&errand.asked.head.uri).map(|query| {
+        json!({
+            "query": query.query,
+            "dirPath": query.path,
+            "filePattern": query.glob,
+            "ignoreCase": query.ignore_case.0,
+            "literal": query.literal.0,
+            "maxResults": query.max_results.0,
+        })
+    });
+    call(errand, "search_files", made).await
 }
 
 pub(super) async fn inspect_archive(errand: &Errand) -> Reply {
-    let made = Renamed::of(errand).required("path", "archivePath");
-    asked(errand, "inspect_archive", made).await
+    let made = PathQuery::path(errand).map(|path| json!({"archivePath": path}));
+    call(errand, "inspect_archive", made).await
 }
 
 /// What `POST /file/edits` takes.
@@ -137,8 +119,10 @@ pub(crate) struct EditsBody {
     /// The file, from the workspace's root.
     path: String,
     /// All of them are made, or none.
+    #[schemars(length(min = 1))]
     edits: Vec<OneEdit>,
     /// `sha256:` and 64 hexadecimal digits: what the file hashes to now.
+    #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     expected_hash: Option<String>,
     /// The version a read or a change returned.
     expected_version: Option<String>,
@@ -148,6 +132,7 @@ pub(crate) struct EditsBody {
 #[serde(rename_all(deserialize = "camelCase"), deny_unknown_fields)]
 struct OneEdit {
     /// The exact text to replace. It has to occur once, unless replaceAll is true.
+    #[schemars(length(min = 1))]
     #[serde(rename(serialize = "oldString"))]
     old_text: String,
     /// The text to put in its place.
@@ -227,41 +212,62 @@ pub(super) async fn make_directory(errand: &mut Errand) -> Reply {
     .await
 }
 
-/// What `POST /file/move` and `POST /file/copy` take.
+/// What `POST /file/move`, `POST /file/copy` and `POST /archive/create` take.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct FromToBody {
+pub(crate) struct OverwriteBody {
     /// What, from the workspace's root.
     from: String,
     /// Where to, from the workspace's root.
     to: String,
+    /// Whether a file that is there is replaced. Default: true for a move and a
+    /// copy, false for an archive.
+    overwrite: Option<bool>,
 }
 
 pub(super) async fn relocate(errand: &mut Errand, tool: &str) -> Reply {
-    let body: FromToBody = match body::json(errand).await {
+    let body: OverwriteBody = match body::json(errand).await {
         Ok(body) => body,
         Err(reply) => return reply,
     };
-    let arguments = json!({"sourcePath": body.from, "destinationPath": body.to});
+    let arguments = json!({
+        "sourcePath": body.from,
+        "destinationPath": body.to,
+        "overwrite": body.overwrite,
+    });
     call(errand, tool, Ok(arguments)).await
 }
 
+pub(super) async fn create_archive(errand: &mut Errand) -> Reply {
+    let body: OverwriteBody = match body::json(errand).await {
+        Ok(body) => body,
+        Err(reply) => return reply,
+    };
+    let arguments = json!({
+        "dirPath": body.from,
+        "archivePath": body.to,
+        "overwrite": body.overwrite,
+    });
+    call(errand, "create_archive", Ok(arguments)).await
+}
+
+/// What `POST /archive/extract` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ExtractBody {
+    /// The archive, from the workspace's root.
+    from: String,
+    /// The directory to make of it, from the workspace's root.
+    to: String,
+}
+
 pub(super) async fn extract_archive(errand: &mut Errand) -> Reply {
-    let body: FromToBody = match body::json(errand).await {
+    let body: ExtractBody = match body::json(errand).await {
         Ok(body) => body,
         Err(reply) => return reply,
     };
     let arguments = json!({"archivePath": body.from, "destinationPath": body.to});
     call(errand, "extract_archive", Ok(arguments)).await
-}
-
-pub(super) async fn create_archive(errand: &mut Errand) -> Reply {
-    let body: FromToBody = match body::json(errand).await {
-        Ok(body) => body,
-        Err(reply) => return reply,
-    };
-    let arguments = json!({"dirPath": body.from, "archivePath": body.to});
-    call(errand, "create_archive", Ok(arguments)).await
 }
 
 /// What `POST /undo` takes.
@@ -272,8 +278,12 @@ pub(crate) struct UndoBody {
     id: String,
 }
 
-pub(super) fn undoable(errand: &Errand) -> Reply {
-    match errand.machine.undoable(&errand.caller, errand.root()) {
+pub(super) async fn undoable(errand: &Errand) -> Reply {
+    let caller = match errand.caller().await {
+        Ok(caller) => caller,
+        Err(why) => return errand.refuse(why),
+    };
+    match errand.machine.undoable(&caller, errand.root()).await {
         Ok(body) => reply::written(http::StatusCode::OK, body.into_string()),
         Err(why) => errand.failed(&why),
     }
@@ -284,10 +294,11 @@ pub(super) async fn undo(errand: &mut Errand) -> Reply {
         Ok(body) => body,
         Err(reply) => return reply,
     };
-    let undone = errand
-        .machine
-        .undo(&errand.caller, errand.root(), &body.id)
-        .await;
+    let caller = match errand.caller().await {
+        Ok(caller) => caller,
+        Err(why) => return errand.refuse(why),
+    };
+    let undone = errand.machine.undo(&caller, errand.root(), &body.id).await;
     match undone {
         Ok(body) => reply::written(http::StatusCode::OK, body.into_string()),
         Err(why) => errand.failed(&why),

@@ -16,7 +16,7 @@ use portcullis_proto::{Access, Counts, Digest, Entity, Facts, Failure, RelPath, 
 use super::Key;
 use super::pinned::{Pinned, Sighted};
 use super::walk::{Gather, Hidden, Tally, Visit as _, Walk, Weight};
-use visit::Searches;
+use visit::{Searches, Told};
 
 pub use lines::FoundLine;
 pub use query::Case;
@@ -143,6 +143,7 @@ pub(crate) fn search(
                 count: request.max_matches,
                 bytes: request.max_bytes,
             }),
+            told: Told::default(),
         };
         let Pinned {
             handle, path, meta, ..
@@ -153,6 +154,7 @@ pub(crate) fn search(
         } else {
             let mut tally = Tally::default();
             let found = searches.look(&mut searches.hand(), handle, meta, path, &mut tally)?;
+            searches.tell(found.as_ref().map_or(0, |found| found.matches as u64));
             searches
                 .found
                 .put(&RelPath::root(), found.into_iter().collect());

@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures};
 use grep_regex::RegexMatcher;
 use grep_searcher::Searcher;
+use portcullis_gate::Headway;
 use portcullis_proto::{Entity, Failure, Reason, RelPath};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::{pread, retry_on_intr};
@@ -44,6 +46,14 @@ pub(super) struct Searches<'a> {
     /// The directory the search began at.
     pub(super) top: RelPath,
     pub(super) found: Gather<FoundIn>,
+    pub(super) told: Told,
+}
+
+/// What was told of how far the search is.
+#[derive(Default)]
+pub(super) struct Told {
+    searched: AtomicU64,
+    matches: AtomicU64,
 }
 
 /// What one worker searches with.
@@ -122,8 +132,11 @@ impl Visit for Searches<'_> {
             match self.open(dir, &name.shown, path) {
                 Ok((handle, meta)) => {
                     let lines = self.look(hand, &handle, &meta, path, tally)?;
+                    let lines = lines.filter(|_| self.stands(path, &meta, tally));
+                    // What does not stand in the root is not counted either.
+                    self.tell(lines.as_ref().map_or(0, |lines| lines.matches as u64));
                     held += lines.as_ref().map_or(0, |lines| lines.lines.len());
-                    found.extend(lines.filter(|_| self.stands(path, &meta, tally)));
+                    found.extend(lines);
                     if held >= HELD {
                         self.found.put(&dir.path, std::mem::take(&mut found));
                         held = 0;
@@ -148,6 +161,16 @@ impl Searches<'_> {
         let meta = Meta::of_stat(&fstat(&handle).map_err(failure)?);
         meta.admit_file(walk.policy, || sys::is_named(handle.as_fd(), path))?;
         Ok((handle, meta))
+    }
+
+    /// One more file was searched, and had so many matches.
+    pub(super) fn tell(&self, matches: u64) {
+        let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed) + more;
+        self.walk.live.progress(Headway {
+            searched: add(&self.told.searched, 1),
+            matches: add(&self.told.matches, matches),
+            ..Headway::default()
+        });
     }
 
     /// Whether the file that was read is the one in the root: asked of the file

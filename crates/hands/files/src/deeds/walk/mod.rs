@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use portcullis_gate::Live;
+use portcullis_gate::{Headway, Live};
 use portcullis_policy::{RootPolicy, Terms};
 use portcullis_proto::{Counts, Entity, Failure, Reason, RelPath};
 use rustix::fs::OFlags;
@@ -366,7 +366,7 @@ impl<'a, V: Visit> Worker<'a, V> {
             .frontier
             .add(Arc::clone(dir), pieces::<V>(chunk), below);
         let seen = self.shared.seen.fetch_add(seen, Ordering::Relaxed) + seen;
-        walk.live.progress(seen);
+        walk.live.progress(Headway::entries(seen));
         if stopped { Ok(()) } else { read }
     }
 

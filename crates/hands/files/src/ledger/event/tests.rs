@@ -44,6 +44,8 @@ fn event<'a>(facts: &'a Facts, subject: &'a Subject, request: &'a RequestId) -> 
         at: 1_794_000_000_123,
         request_id: request,
         route: "mcp",
+        called: None,
+        trace: None,
         subject,
         facts,
         alleged: None,
@@ -167,6 +169,7 @@ fn whatever_an_event_holds_its_line_is_short_and_valid() {
     for text in &hostile {
         let id: Arc<str> = text.as_str().into();
         let subject = Subject {
+            on_behalf_of: None,
             principal: Principal::Token {
                 user: id.clone(),
                 id: id.clone(),
