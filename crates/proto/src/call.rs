@@ -1,5 +1,7 @@
 //! Tool calls and replies: what every machine speaks, here or far away.
 
+use std::borrow::Cow;
+
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -123,17 +125,17 @@ impl ToolTraits {
 #[serde(rename_all = "camelCase")]
 pub struct ToolSpec {
     /// Its name on every wire.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its name for people.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What it is for.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// The group a person switches it with.
     pub group: Group,
     /// What it does to the world.
     pub traits: ToolTraits,
     /// The JSON schema of its arguments.
     pub input_schema: Value,
-    /// The JSON schema of its structured result.
-    pub output_schema: Value,
+    /// The JSON schema of its structured result; nothing where a machine names none.
+    pub output_schema: Option<Value>,
 }
