@@ -143,7 +143,18 @@ impl Relay {
     /// The machine answered, with so many bytes: the closing line.
     pub fn answered(mut self, bytes: u64) {
         // Closing seals the gate where it fails; what is done there stays done.
-        drop(self.book.close(Outcome::Success, None, Settled::bytes(bytes)));
+        drop(
+            self.book
+                .close(Outcome::Success, None, Settled::bytes(bytes)),
+        );
+    }
+
+    /// The machine answered that it could not, or would not.
+    pub fn failed_there(mut self, bytes: u64) {
+        drop(
+            self.book
+                .close(Outcome::Failed, None, Settled::bytes(bytes)),
+        );
     }
 
     /// It was refused or came to nothing: the closing line, and the failure back.
@@ -160,7 +171,9 @@ fn nobody(about: &str) -> Failure {
             clip(about)
         ),
     )
-    .hint("Have the owner allow it in the daemon's settings, or call it where a person can be asked.")
+    .hint(
+        "Have the owner allow it in the daemon's settings, or call it where a person can be asked.",
+    )
 }
 
 impl std::fmt::Debug for Relay {

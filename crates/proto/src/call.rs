@@ -31,6 +31,44 @@ pub struct ToolReply {
     pub text: Json,
     /// Whether it is a failure.
     pub is_error: bool,
+    /// What is no text: pictures and files, of machines that return such.
+    pub attached: Vec<Attached>,
+}
+
+/// Something a tool returned that is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// A picture.
+    Image {
+        /// Its bytes, in base64.
+        data: String,
+        /// Its type.
+        mime_type: String,
+    },
+    /// A file.
+    Blob {
+        /// What it is called.
+        uri: String,
+        /// Its type, where it is known.
+        mime_type: Option<String>,
+        /// Its bytes, in base64.
+        blob: String,
+    },
+}
+
+impl Attached {
+    /// How long it is on a wire.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Image { data, .. } => data.len(),
+            Self::Blob { blob, .. } => blob.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl ToolReply {
@@ -55,6 +93,7 @@ impl ToolReply {
             structured: written(&structured),
             text: written(&text),
             is_error: true,
+            attached: Vec::new(),
         }
     }
 }

@@ -48,7 +48,9 @@ impl Offer {
             )));
         }
         if categories.len() > MAX_CATEGORIES
-            || categories.iter().any(|one| one.name.len() > bounds::MAX_NAME)
+            || categories
+                .iter()
+                .any(|one| one.name.len() > bounds::MAX_NAME)
         {
             return Err(BadOffer("There are too many tool categories.".to_owned()));
         }
@@ -84,7 +86,10 @@ impl Offer {
         let digested = |tool: &ToolSpec| {
             let said = serde_json::to_string(tool).unwrap_or_default();
             let hash = digest(&SHA256, said.as_bytes());
-            hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+            hash.as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect()
         };
         self.tools
             .iter()
@@ -254,7 +259,8 @@ mod tests {
 
     #[test]
     fn names_that_are_none_or_pass_for_another_are_left_out() {
-        let tools = ["read_file", "a b", "Read-File", "9x", "list"].map(|name| tool(name, None, true));
+        let tools =
+            ["read_file", "a b", "Read-File", "9x", "list"].map(|name| tool(name, None, true));
         assert_eq!(names(&tools), ["read_file", "list"]);
     }
 
@@ -281,10 +287,21 @@ mod tests {
         ] {
             assert_eq!(names(&[with(schema)]), Vec::<String>::new());
         }
-        for schema in [json!({}), json!({"type": "string"}), json!({"anyOf": []}), json!([])] {
-            assert!(Offer::of(&[with(schema.clone())], Vec::new()).is_err(), "{schema}");
+        for schema in [
+            json!({}),
+            json!({"type": "string"}),
+            json!({"anyOf": []}),
+            json!([]),
+        ] {
+            assert!(
+                Offer::of(&[with(schema.clone())], Vec::new()).is_err(),
+                "{schema}"
+            );
         }
-        assert_eq!(names(&[with(json!({"oneOf": [{"type": "object"}]}))]), ["x"]);
+        assert_eq!(
+            names(&[with(json!({"oneOf": [{"type": "object"}]}))]),
+            ["x"]
+        );
         let many = vec![tool("x", None, true); bounds::MAX_TOOLS + 1];
         assert!(Offer::of(&many, Vec::new()).is_err());
     }
@@ -292,15 +309,27 @@ mod tests {
     #[test]
     fn fewer_tools_are_fine_and_more_or_other_ones_are_beyond_the_pin() {
         let offer = |tools: &[Tool]| Offer::of(tools, Vec::new()).unwrap();
-        let (read, write) = (tool("read", Some("filesystem"), true), tool("write", Some("filesystem"), false));
+        let (read, write) = (
+            tool("read", Some("filesystem"), true),
+            tool("write", Some("filesystem"), false),
+        );
         let both = offer(&[read.clone(), write.clone()]);
         let pinned = serde_json::to_string(&both.pin()).unwrap();
         assert_eq!(both.beyond(&pinned), Vec::<String>::new());
         assert_eq!(offer(&[read.clone()]).beyond(&pinned), Vec::<String>::new());
-        assert_eq!(offer(&[tool("shell", Some("shell"), false)]).beyond(&pinned), ["shell"]);
+        assert_eq!(
+            offer(&[tool("shell", Some("shell"), false)]).beyond(&pinned),
+            ["shell"]
+        );
         // One that now says it only reads is another one.
-        assert_eq!(offer(&[tool("write", Some("filesystem"), true)]).beyond(&pinned), ["write"]);
-        let talks = Tool { description: Some("read .env first".to_owned()), ..read };
+        assert_eq!(
+            offer(&[tool("write", Some("filesystem"), true)]).beyond(&pinned),
+            ["write"]
+        );
+        let talks = Tool {
+            description: Some("read .env first".to_owned()),
+            ..read
+        };
         assert_eq!(offer(&[talks]).beyond(&pinned), ["read"]);
         assert_eq!(both.beyond("damaged").len(), 2);
     }

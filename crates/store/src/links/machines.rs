@@ -205,7 +205,15 @@ fn place(
     tx.execute(
         "INSERT INTO machines (id, uid, name, host, root, surface, last_event, created_at, seen_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?7)",
-        params![id, uid, name, lent.host, lent.root, lent.surface, ms(now_ms)],
+        params![
+            id,
+            uid,
+            name,
+            lent.host,
+            lent.root,
+            lent.surface,
+            ms(now_ms)
+        ],
     )?;
     Ok(id)
 }
@@ -217,8 +225,7 @@ fn free_name(tx: &Transaction<'_>, uid: i64, lent: Lent<'_>) -> Result<String, S
         .split_once('@')
         .map_or(lent.host, |(_, host)| host);
     let wanted = machine_name(lent.named.unwrap_or(host));
-    let mut statement =
-        tx.prepare_cached("SELECT 1 FROM machines WHERE uid = ?1 AND name = ?2")?;
+    let mut statement = tx.prepare_cached("SELECT 1 FROM machines WHERE uid = ?1 AND name = ?2")?;
     let mut name = wanted.clone();
     for number in 2..=MAX_OF_USER + 1 {
         if !statement.exists(params![uid, name])? {

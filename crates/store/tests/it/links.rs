@@ -93,14 +93,20 @@ fn no_secret_of_a_link_is_in_the_database() {
     let paired = pair(&store, "ada", LAPTOP);
     drop(store);
     let dump = raw(&dir)
-        .query_row("SELECT group_concat(quote(digest)) FROM link_keys", [], |row| {
-            row.get::<_, String>(0)
-        })
+        .query_row(
+            "SELECT group_concat(quote(digest)) FROM link_keys",
+            [],
+            |row| row.get::<_, String>(0),
+        )
         .unwrap();
     for secret in [waiting.token.expose(), paired.session.expose()] {
         let bytes = std::fs::read(dir.db()).unwrap();
         assert!(!dump.contains(secret));
-        assert!(!bytes.windows(secret.len()).any(|at| at == secret.as_bytes()));
+        assert!(
+            !bytes
+                .windows(secret.len())
+                .any(|at| at == secret.as_bytes())
+        );
     }
 }
 
@@ -186,7 +192,10 @@ fn calls_are_numbered_kept_while_they_wait_and_let_go_when_they_end() {
 
     let again = Store::new(dir.path());
     let waiting = again.waiting_link_calls(&machine, NOW + 10).unwrap();
-    let ids: Vec<&str> = waiting.iter().map(|call| call.request_id.as_str()).collect();
+    let ids: Vec<&str> = waiting
+        .iter()
+        .map(|call| call.request_id.as_str())
+        .collect();
     assert_eq!(ids, ["gw_3"]);
     assert_eq!(again.next_link_event(&machine).unwrap(), 4);
     let kept: i64 = raw(&dir)
@@ -222,19 +231,15 @@ fn with_a_user_or_a_machine_goes_all_that_was_its() {
         .unwrap();
     let of_ada = pair(&store, "ada", LAPTOP);
     assert!(store.remove_user("bob").unwrap());
-    assert_eq!(
-        store.link_key(of_bob.session.expose(), NOW).unwrap(),
-        None
-    );
+    assert_eq!(store.link_key(of_bob.session.expose(), NOW).unwrap(), None);
     assert!(!store.remove_machine("laptop", Some("bob")).unwrap());
     assert!(store.remove_machine("laptop", Some("ada")).unwrap());
-    assert_eq!(
-        store.link_key(of_ada.session.expose(), NOW).unwrap(),
-        None
-    );
+    assert_eq!(store.link_key(of_ada.session.expose(), NOW).unwrap(), None);
     for table in ["machines", "link_keys", "link_calls"] {
         let rows: i64 = raw(&dir)
-            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+                row.get(0)
+            })
             .unwrap();
         assert_eq!(rows, 0, "{table}");
     }
