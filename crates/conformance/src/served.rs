@@ -27,7 +27,11 @@ pub(crate) async fn serve(listener: TcpListener) -> std::io::Result<()> {
     // No fixture asks it anything, so it is never opened.
     let store = Store::new("there-is-no-state");
     let server = Server::new(ServerParts {
-        gateway: Gateway::new(store.clone(), Arc::clone(&clock), Arc::clone(&gate)),
+        gateway: Arc::new(Gateway::new(
+            store.clone(),
+            Arc::clone(&clock),
+            Arc::clone(&gate),
+        )),
         allowed: Allowed::at(address, "http"),
         doorman: Arc::new(Nothing),
         guests: Arc::new(Guests::new(Arc::clone(&gate), Vec::new())),

@@ -275,11 +275,11 @@ fn server(
         credentials = credentials.with_issuer(Arc::clone(&issuing.issuer));
     }
     let credentials = Arc::new(credentials);
-    let gateway = Gateway::new(
+    let gateway = Arc::new(Gateway::new(
         world.store.clone(),
         Arc::clone(&world.clock),
         Arc::clone(&gate),
-    );
+    ));
     let machines: Arc<dyn Machines> = Arc::new(
         Providers::new(local, place.evidence)
             .with_gateway(Arc::clone(&gateway))

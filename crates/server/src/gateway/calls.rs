@@ -11,7 +11,7 @@ use portcullis_store::WaitingCall;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::Value;
 
-use super::link::{Link, Outgoing, deadline, too_late};
+use super::link::{Link, Outgoing, lost, too_late};
 use super::registry::Gateway;
 use super::result::Returned;
 use crate::answers::off_the_reactor;
@@ -78,7 +78,7 @@ impl Calls<'_> {
             request: request.clone(),
             journalled: false,
         };
-        let patience = deadline(dialect);
+        let patience = dialect.deadline().min(gateway.answers_within);
         let until = tokio::time::Instant::now() + patience;
         let addition = dialect.is_ours().then(|| Addition {
             deadline_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
@@ -112,7 +112,7 @@ impl Calls<'_> {
         match tokio::time::timeout_at(until, given).await {
             Ok(Ok(returned)) => returned,
             // Only a link that is dropped whole lets go without a word.
-            Ok(Err(_)) => Err(super::link::lost()),
+            Ok(Err(_)) => Err(lost()),
             Err(_) => Err(too_late()),
         }
     }

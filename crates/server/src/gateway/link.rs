@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use portcullis_gate::{Headway, Progress};
 use portcullis_link::{Chunk, Dialect, Event, Gathered, bounds};
@@ -343,11 +342,6 @@ pub(crate) fn lost() -> Failure {
     Failure::from(Reason::LinkLost).hint(
         "Look at what is there before doing it again; connect the machine anew if it stays away.",
     )
-}
-
-/// How long a call of `dialect` may take.
-pub(crate) fn deadline(dialect: Dialect) -> Duration {
-    dialect.deadline()
 }
 
 /// The failure of a call that took too long.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use portcullis_gate::{Clock, Gate};
 use portcullis_link::{Dialect, Event, bounds};
@@ -21,6 +22,8 @@ pub struct Gateway {
     pub(super) store: Store,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gate: Arc<Gate>,
+    /// How long a call may take at most, whatever its dialect gives it.
+    pub(super) answers_within: Duration,
     links: Mutex<Links>,
     /// Pairing tokens that were made here: the same one while it counts.
     pairings: Mutex<HashMap<Arc<str>, Pairing>>,
@@ -116,18 +119,26 @@ impl std::fmt::Debug for Gateway {
 
 impl Gateway {
     /// Nobody is linked yet.
-    pub fn new(store: Store, clock: Arc<dyn Clock>, gate: Arc<Gate>) -> Arc<Self> {
+    pub fn new(store: Store, clock: Arc<dyn Clock>, gate: Arc<Gate>) -> Self {
         let looked_at = AtomicU64::new(store.version().unwrap_or_default());
-        Arc::new(Self {
+        Self {
             store,
             clock,
             gate,
+            answers_within: Duration::MAX,
             links: Mutex::default(),
             pairings: Mutex::default(),
             number: AtomicU64::new(0),
             changes: broadcast::channel(BACKLOG).0,
             looked_at,
-        })
+        }
+    }
+
+    /// With less time for a call than its dialect gives it.
+    #[must_use]
+    pub fn answering_within(mut self, most: Duration) -> Self {
+        self.answers_within = most;
+        self
     }
 
     fn links(&self) -> MutexGuard<'_, Links> {

@@ -122,8 +122,11 @@ impl Returned {
     }
 
     /// As a tool of this machine would reply.
-    pub(crate) fn into_reply(self) -> Result<ToolReply, Failure> {
+    pub(crate) fn into_reply(mut self) -> Result<ToolReply, Failure> {
         let bug = |error| Failure::from(Reason::Bug).detail(error);
+        if self.is_error {
+            self.type_failure();
+        }
         let structured = match &self.structured {
             Some(structured) => Json::of(structured),
             None => Json::of(&json!({"text": self.text})),
@@ -134,6 +137,26 @@ impl Returned {
             is_error: self.is_error,
             attached: self.attached,
         })
+    }
+
+    /// A failure says what every failure says: of what kind it is. What the
+    /// machine said of it stays.
+    fn type_failure(&mut self) {
+        let told = self.structured.get_or_insert_default();
+        if told.contains_key("errorKind") {
+            return;
+        }
+        let reason = Reason::Io;
+        told.entry("error")
+            .or_insert_with(|| self.text.as_str().into());
+        for (name, value) in [
+            ("errorKind", Value::from(reason.kind().as_str())),
+            ("reason", reason.as_str().into()),
+            ("category", reason.category().as_str().into()),
+            ("status", reason.kind().status().into()),
+        ] {
+            told.insert(name.to_owned(), value);
+        }
     }
 }
 
@@ -180,6 +203,26 @@ mod tests {
         let reply = Returned::parse(plain).unwrap().into_reply().unwrap();
         assert_eq!(reply.structured.get(), "{\"text\":\"ok\"}");
         assert!(!reply.is_error);
+    }
+
+    #[test]
+    fn a_failure_has_the_shape_of_every_failure() {
+        let failed = json!({
+            "content": [{"type": "text", "text": "x"}],
+            "structuredContent": {"error": "no such file"}, "isError": true,
+        });
+        let reply = Returned::parse(failed).unwrap().into_reply().unwrap();
+        let told: Value = serde_json::from_str(reply.structured.get()).unwrap();
+        assert_eq!(told["error"], "no such file");
+        assert_eq!(
+            (&told["reason"], &told["status"]),
+            (&json!("io"), &json!(503))
+        );
+        let ours = json!({
+            "content": [], "structuredContent": {"errorKind": "path_not_found"}, "isError": true,
+        });
+        let reply = Returned::parse(ours).unwrap().into_reply().unwrap();
+        assert_eq!(reply.structured.get(), "{\"errorKind\":\"path_not_found\"}");
     }
 
     #[test]

@@ -134,9 +134,10 @@ impl There {
         let about = link.about();
         let offered = about.offer.tool(&call.name);
         let offered = offered.filter(|tool| self.scopes.has(Scope::of_group(tool.group)));
-        if offered.is_none() {
+        let Some(offered) = offered else {
             return self.refused(caller, &call.name, unknown_tool());
-        }
+        };
+        fill_in(offered, &mut arguments);
         let what = told(&about.name, &call.name, &arguments);
         let mut relay = match self.gateway.gate.relay(caller, &what) {
             Ok(relay) => relay,
@@ -265,6 +266,20 @@ fn told(machine: &str, tool: &str, arguments: &Map<String, Value>) -> String {
         }
     }
     told
+}
+
+/// Says what our own tools take for granted and another daemon's want said: the
+/// root itself, and every file.
+fn fill_in(tool: &ToolSpec, arguments: &mut Map<String, Value>) {
+    let required = tool.input_schema.get("required").and_then(Value::as_array);
+    let wants = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+    if wants("dirPath") && !arguments.contains_key("dirPath") {
+        arguments.insert("dirPath".to_owned(), ".".into());
+    }
+    if tool.name == "search_files" && wants("name") && !arguments.contains_key("name") {
+        let pattern = arguments.remove("filePattern");
+        arguments.insert("name".to_owned(), pattern.unwrap_or_else(|| "**/*".into()));
+    }
 }
 
 /// Lets an agent say which machine is meant.

@@ -103,6 +103,7 @@ pub(crate) struct World {
     rate: Rate,
     handles: u64,
     issuer: Option<Arc<Issuer>>,
+    answers_within: Duration,
 }
 
 impl World {
@@ -146,7 +147,14 @@ impl World {
             rate: Rate::per_second(REQUESTS_PER_SECOND),
             handles: 1_024,
             issuer: None,
+            answers_within: PATIENCE,
         }
+    }
+
+    /// Linked machines have to answer within so long.
+    pub(crate) fn answered_within(mut self, patience: Duration) -> Self {
+        self.answers_within = patience;
+        self
     }
 
     /// Tokens of that issuer count, too.
@@ -266,7 +274,9 @@ impl World {
             state_key: Arc::new(|| Ok(vec![7; 32])),
             patience: self.patience,
         };
-        let gateway = Gateway::new(self.store.clone(), clock.clone(), gate.clone());
+        let gateway = Gateway::new(self.store.clone(), clock.clone(), gate.clone())
+            .answering_within(self.answers_within);
+        let gateway = Arc::new(gateway);
         let machines: Arc<dyn Machines> = Arc::new(
             Providers::new(Some(machine), vec!["a test".to_owned()])
                 .with_gateway(gateway.clone())
