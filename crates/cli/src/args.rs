@@ -2,8 +2,10 @@
 //! read, and every value that may be left out is an `Option`.
 
 mod accounts;
+mod gateway;
 mod oauth;
 mod operating;
+mod undo;
 
 use std::path::PathBuf;
 
@@ -12,8 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use accounts::{
     ExtensionCommand, LinkCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
 };
+pub(crate) use gateway::GatewayArgs;
 pub(crate) use oauth::OAuthArgs;
 pub(crate) use operating::{LogFormat, OperatingArgs};
+pub(crate) use undo::{
+    RecoverArgs, UndoApplyArgs, UndoCommand, UndoListArgs, UndoOneArgs, UndoPlaceArgs,
+};
 
 /// One guarded gate between AI agents and machines.
 #[derive(Debug, Parser)]
@@ -67,7 +73,7 @@ pub(crate) enum Command {
     /// Serve a directory to an agent: MCP on standard input and output
     Mcp(McpArgs),
     /// Serve a machine to agents over HTTP: REST and MCP, with tokens, questions and an audit
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Show what an agent sees of a directory, and what it is refused
     Demo(DirArgs),
     /// Ask the rules: which one decides, and what would change it
@@ -173,6 +179,8 @@ pub(crate) struct ServeArgs {
     pub(crate) public_url: Option<String>,
     #[command(flatten)]
     pub(crate) oauth: OAuthArgs,
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
     /// Encrypt, with this certificate and those that lead to it (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -500,71 +508,6 @@ pub(crate) enum TrustCommand {
     },
     /// List the directories you trust
     List,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum UndoCommand {
-    /// List what can be undone, the newest first
-    List(UndoListArgs),
-    /// Say what one operation did, and what is kept of it
-    Show(UndoOneArgs),
-    /// Show what undoing one operation would change now
-    Diff(UndoOneArgs),
-    /// Undo operations, the newest first; what somebody changed since is left alone
-    Apply(UndoApplyArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UndoListArgs {
-    #[command(flatten)]
-    pub(crate) place: UndoPlaceArgs,
-    /// Only of this run: its name, or the first part of its operations' names
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
-    /// Only since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) since: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UndoOneArgs {
-    /// The operation, as `undo list` and the agent's replies name it
-    pub(crate) id: String,
-    #[command(flatten)]
-    pub(crate) place: UndoPlaceArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("which").required(true).args(["ids", "run", "since"])))]
-pub(crate) struct UndoApplyArgs {
-    /// The operations, as `undo list` names them
-    #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Everything of this run: its name, or the first part of its operations' names
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
-    /// Everything since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) since: Option<String>,
-    #[command(flatten)]
-    pub(crate) place: UndoPlaceArgs,
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct UndoPlaceArgs {
-    /// The directory that is served [default: as for `mcp`, then the working directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RecoverArgs {
-    /// Say what would be done, and do nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// The directory that is served [default: as for `mcp`, then the working directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,8 @@ pub(crate) struct Environment {
     pub(crate) filesystem_path: Option<PathBuf>,
     /// `PORTCULLIS_FILESYSTEM_WRITE_ACCESS`: the flag of that name.
     pub(crate) filesystem_write_access: Option<String>,
+    /// The fixed key of daemons.
+    pub(crate) gateway_key: Option<Secret>,
     pub(crate) log_level: Option<String>,
     pub(crate) log_format: Option<String>,
     /// `PORTCULLIS_PERMISSION_FILESYSTEM_READ` and its kin, where set.
@@ -89,6 +91,8 @@ impl Environment {
             settings: path("PORTCULLIS_SETTINGS"),
             filesystem_path: aliased(FILESYSTEM_PATH).map(PathBuf::from),
             filesystem_write_access: text("PORTCULLIS_FILESYSTEM_WRITE_ACCESS"),
+            gateway_key: aliased(GATEWAY_API_KEY)
+                .map(|key| Secret::new(key.to_string_lossy().into_owned().into_bytes())),
             log_level: text("PORTCULLIS_LOG_LEVEL"),
             log_format: text("PORTCULLIS_LOG_FORMAT"),
             modes: Group::ALL
@@ -116,16 +120,9 @@ fn warnings() -> Vec<String> {
         let (ours, theirs) = (said(ours), said(theirs));
         ours.is_some() && theirs.is_some() && ours != theirs
     });
-    let mut warnings: Vec<String> = differ
+    differ
         .map(|(ours, theirs)| format!("{ours} and {theirs} are set and differ: {ours} holds"))
-        .collect();
-    // Better told than taken for protection that is not there.
-    if aliased(GATEWAY_API_KEY).is_some() {
-        warnings.push(format!(
-            "{GATEWAY_API_KEY} is set, and this release has no gateway that would use it"
-        ));
-    }
-    warnings
+        .collect()
 }
 
 /// What says that this is a container: the marks that Docker, Podman,

@@ -9,7 +9,7 @@ use portcullis_files::shared_secret;
 use portcullis_gate::{Caller, Clock, RootSpec};
 use portcullis_policy::RootPolicy;
 use portcullis_process::take_all_handles;
-use portcullis_proto::{Group, Mode, Principal, RootId, RootKind, ScopeSet, Subject};
+use portcullis_proto::{Group, Mode, Principal, RootId, RootKind, ScopeSet, Secret, Subject};
 use portcullis_server::{
     Allowed, Credentials, Doorman, Gateway, Guests, HttpMcpParts, Listening, Machines, McpHttp,
     Providers, Rate, Server, ServerParts, Telemetry, Tls, listen,
@@ -44,6 +44,8 @@ const PATIENCE: Duration = Duration::from_hours(1);
 const MAX_UPLOAD: u64 = 50 * 1024 * 1024;
 /// The largest certificate or key.
 const MAX_PEM: u64 = 1024 * 1024;
+/// How long the fixed key of daemons may be.
+const KEY_LENGTH: std::ops::RangeInclusive<usize> = 16..=256;
 /// Who the first person is called where nobody was added.
 const FIRST_USER: &str = "admin";
 
@@ -77,7 +79,9 @@ pub(crate) fn run(
     recover(&world, log);
     let link = first_user(&world, &url)?;
     let allowed = allowed(args, address, scheme)?;
+    let fixed_key = fixed_key(args, env, &world, log)?;
     let place = Place {
+        fixed_key,
         allowed,
         url: url.clone(),
         evidence: evidence.clone(),
@@ -242,6 +246,51 @@ struct Place<'a> {
     issuing: Option<&'a Issuing>,
     rate: Rate,
     telemetry: Option<Arc<Telemetry>>,
+    /// The fixed key of daemons, and whose they are.
+    fixed_key: Option<(Secret, String)>,
+}
+
+/// The fixed key of daemons and whose machines they are, where there is one.
+fn fixed_key(
+    args: &ServeArgs,
+    env: &Environment,
+    world: &World,
+    log: Log,
+) -> Result<Option<(Secret, String)>, Problem> {
+    let key = match &args.gateway.key_file {
+        Some(file) => {
+            let text = portcullis_files::read_own_text(file, MAX_PEM)?;
+            let text = text.ok_or_else(|| {
+                Problem::usage(format!("There is no file at {}.", file.display()))
+            })?;
+            Some(Secret::new(text.trim().as_bytes().to_vec()))
+        }
+        None => env.gateway_key.clone(),
+    };
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    if !KEY_LENGTH.contains(&key.expose().len()) {
+        return Err(
+            Problem::usage("The gateway's fixed key has to have 16 to 256 characters.").hint(
+                "Make one: head -c 24 /dev/urandom | base64; or leave it out, and pair machines with portcullis link create.",
+            ),
+        );
+    }
+    let users = world.store.users()?;
+    let user = match &args.gateway.user {
+        Some(name) => users.into_iter().find(|user| user.name == *name),
+        None => users.into_iter().next(),
+    };
+    let user = user.ok_or_else(|| {
+        Problem::usage("There is no user of that name for the gateway's fixed key.")
+            .hint("portcullis user list")
+    })?;
+    log.info(format!(
+        "machines that come with the gateway's fixed key are {}'s",
+        user.name
+    ));
+    Ok(Some((key, user.name)))
 }
 
 /// What serves, and what has to be looked after meanwhile.
@@ -286,11 +335,15 @@ fn server(
         credentials = credentials.with_issuer(Arc::clone(&issuing.issuer));
     }
     let credentials = Arc::new(credentials);
-    let gateway = Arc::new(Gateway::new(
+    let mut gateway = Gateway::new(
         world.store.clone(),
         Arc::clone(&world.clock),
         Arc::clone(&gate),
-    ));
+    );
+    if let Some((key, user)) = &place.fixed_key {
+        gateway = gateway.with_fixed_key(key.expose(), user);
+    }
+    let gateway = Arc::new(gateway);
     let machines: Arc<dyn Machines> = Arc::new(
         Providers::new(local, place.evidence)
             .with_gateway(Arc::clone(&gateway))

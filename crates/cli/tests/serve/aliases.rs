@@ -52,21 +52,47 @@ fn the_directory_is_ours_then_theirs_and_a_difference_is_told() {
 }
 
 #[test]
-fn a_gateway_key_by_either_name_is_known_and_never_shown() {
+fn a_gateway_key_by_either_name_counts_and_is_never_shown() {
+    let (first, second) = ("keyCanary-1-of-16-or-more", "keyCanary-2-of-16-or-more");
     for variables in [
-        &[(OUR_KEY, "keyCanary1")][..],
-        &[(THEIR_KEY, "keyCanary1")],
-        &[(OUR_KEY, "keyCanary1"), (THEIR_KEY, "keyCanary2")],
+        &[(OUR_KEY, first)][..],
+        &[(THEIR_KEY, first)],
+        &[(OUR_KEY, first), (THEIR_KEY, second)],
     ] {
         let sandbox = Sandbox::new();
         let server = serve(&sandbox, variables);
+        let init = r#"{"rootPath":"/w","tools":[],"hostIdentifier":"ada@laptop"}"#;
+        let init = |key: &str| {
+            let fields = [("x-gateway-key", key)];
+            server.ask("POST /rest/instance-ai/gateway/init", &fields, init)
+        };
+        let linked = init(first).with(200);
+        assert!(
+            linked.body.contains(r#"{"data":{"ok":true}}"#),
+            "{}",
+            linked.body
+        );
+        init(second).with(403);
         let banner = server.banner.clone();
         let log = server.end();
-        assert!(log.contains("no gateway that would use it"), "{log}");
         let differ = format!("{OUR_KEY} and {THEIR_KEY} are set and differ");
         assert_eq!(log.contains(&differ), variables.len() == 2, "{log}");
         assert!(!log.contains("keyCanary") && !banner.contains("keyCanary"));
     }
+}
+
+#[test]
+fn a_short_gateway_key_is_refused_at_the_start() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["serve", "--port", "0"]);
+    command.env(OUR_KEY, "keyCanary");
+    let came = command.output().unwrap();
+    assert_eq!(came.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&came.stderr).into_owned();
+    assert!(
+        said.contains("16 to 256") && !said.contains("keyCanary"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use portcullis_gate::{Clock, Gate};
 use portcullis_link::{Dialect, Event, bounds};
 use portcullis_proto::{Failure, Reason};
 use portcullis_store::{Lent, LinkKey, LinkKeyKind, LinkedMachine, Pairing, Store, StoreError};
+use ring::digest::{Digest, SHA256, digest};
 use tokio::sync::{broadcast, mpsc};
 
 use super::link::{About, Link, Outgoing};
@@ -30,6 +31,8 @@ pub struct Gateway {
     links: Mutex<Links>,
     /// Pairing tokens that were made here: the same one while it counts.
     pairings: Mutex<HashMap<Arc<str>, Pairing>>,
+    /// The key that needs no pairing, where there is one.
+    fixed: Option<Fixed>,
     /// Who listens before it has introduced itself, by its pairing token.
     early: Mutex<HashMap<String, Early>>,
     number: AtomicU64,
@@ -37,6 +40,27 @@ pub struct Gateway {
     changes: broadcast::Sender<Arc<str>>,
     /// The [`Store::version`] that was looked at last.
     looked_at: AtomicU64,
+}
+
+/// A key that needs no pairing.
+struct Fixed {
+    digest: Digest,
+    user: Arc<str>,
+    /// The machine that came with it last.
+    machine: Mutex<Option<String>>,
+}
+
+impl Fixed {
+    /// Whether `presented` is it, in the time it takes for any.
+    fn is(&self, presented: &str) -> bool {
+        let digest = digest(&SHA256, presented.as_bytes());
+        let pairs = digest.as_ref().iter().zip(self.digest.as_ref());
+        pairs.fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Option<String>> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The link of a stream and which stream of it that is, once both are known.
@@ -144,6 +168,7 @@ impl Gateway {
             answers_within: Duration::MAX,
             links: Mutex::default(),
             pairings: Mutex::default(),
+            fixed: None,
             early: Mutex::default(),
             number: AtomicU64::new(0),
             changes: broadcast::channel(BACKLOG).0,
@@ -155,6 +180,17 @@ impl Gateway {
     #[must_use]
     pub fn answering_within(mut self, most: Duration) -> Self {
         self.answers_within = most;
+        self
+    }
+
+    /// With a key that needs no pairing, for one machine of `user` at a time.
+    #[must_use]
+    pub fn with_fixed_key(mut self, key: &[u8], user: &str) -> Self {
+        self.fixed = Some(Fixed {
+            digest: digest(&SHA256, key),
+            user: user.into(),
+            machine: Mutex::default(),
+        });
         self
     }
 
@@ -213,7 +249,14 @@ impl Gateway {
 
     /// Whose `presented` is, if anybody's.
     pub(crate) fn key(&self, presented: &str) -> Result<Option<LinkKey>, StoreError> {
-        self.store.link_key(presented, self.clock.now_ms())
+        let fixed = self.fixed.as_ref().filter(|fixed| fixed.is(presented));
+        let kept = self.store.link_key(presented, self.clock.now_ms())?;
+        let fixed = fixed.map(|fixed| LinkKey {
+            user: fixed.user.as_ref().to_owned(),
+            machine: fixed.machine().clone(),
+            kind: LinkKeyKind::Fixed,
+        });
+        Ok(kept.or(fixed))
     }
 
     /// Lets the daemon in that came with `presented`, which is `key`. Waits for
@@ -233,9 +276,23 @@ impl Gateway {
             }
         }
         match (key.kind, key.machine.as_deref()) {
-            (LinkKeyKind::Session, Some(id)) => self.come_back(id, welcome, now),
+            (LinkKeyKind::Session, Some(id)) => match self.store.machine(id)? {
+                Some(machine) => self.come_back(machine, welcome, now),
+                None => Err(NotAdmitted::Key),
+            },
             (LinkKeyKind::Pairing, _) | (LinkKeyKind::Session, None) => {
                 self.pair(presented, welcome, now)
+            }
+            (LinkKeyKind::Fixed, before) => {
+                let admitted = self.come_unpaired(&key.user, welcome, now)?;
+                let id = &admitted.machine.id;
+                if let Some(before) = before.filter(|before| before != id) {
+                    self.disconnect(&key.user, before, Some(&Event::GatewayDisconnect))?;
+                }
+                if let Some(fixed) = &self.fixed {
+                    *fixed.machine() = Some(id.clone());
+                }
+                Ok(admitted)
             }
         }
     }
@@ -303,11 +360,32 @@ impl Gateway {
         Some((receive, claimed))
     }
 
-    /// A daemon that comes back: held to what its owner was shown.
-    fn come_back(&self, id: &str, welcome: Welcome, now: u64) -> Result<Admitted, NotAdmitted> {
-        let Some(machine) = self.store.machine(id)? else {
-            return Err(NotAdmitted::Key);
+    /// A daemon with the fixed key: what it offers first is what it is held to.
+    fn come_unpaired(
+        &self,
+        user: &str,
+        welcome: Welcome,
+        now: u64,
+    ) -> Result<Admitted, NotAdmitted> {
+        let pin = serde_json::to_string(&welcome.offer.pin()).unwrap_or_default();
+        let lent = Lent {
+            named: welcome.named.as_deref(),
+            host: &welcome.host,
+            root: &welcome.root,
+            surface: &pin,
         };
+        let machine = self.store.adopt(user, lent, now)?;
+        self.come_back(machine, welcome, now)
+    }
+
+    /// A daemon that comes back: held to what its owner was shown.
+    fn come_back(
+        &self,
+        machine: LinkedMachine,
+        welcome: Welcome,
+        now: u64,
+    ) -> Result<Admitted, NotAdmitted> {
+        let id = &machine.id;
         let beyond = welcome.offer.beyond(&machine.surface);
         let mut wider = Vec::new();
         if !beyond.is_empty() {
@@ -350,7 +428,7 @@ impl Gateway {
             tree: welcome.tree,
             since_ms: now,
             number: self.number.fetch_add(1, Ordering::Relaxed),
-            keyed: true,
+            keyed: machine.paired,
         }
     }
 

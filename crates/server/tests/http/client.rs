@@ -381,6 +381,7 @@ impl Events {
                     return Some(event);
                 }
             }
+            assert!(self.began.elapsed() < PATIENCE * 3, "it goes on for ever");
             let chunk = self.connection.chunk().ok()??;
             self.rest.push_str(&String::from_utf8(chunk).unwrap());
         }

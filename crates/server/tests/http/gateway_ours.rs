@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::client::Ask;
 use crate::daemon::{Daemon, call, id, init, init_of_ours, next_call, pairing, result, text};
 use crate::surfaces::{over_http, request};
-use crate::world::World;
+use crate::world::{World, now_ms};
 
 const AGENT: [Scope; 2] = [Scope::FsRead, Scope::FsWrite];
 
@@ -77,31 +77,36 @@ fn what_has_no_result_is_sent_again_and_answered_once() {
 #[test]
 fn a_call_under_way_when_the_server_is_killed_is_sent_again_by_the_next() {
     let world = World::new(Mode::Allow);
-    let token = world.token("ada", &AGENT);
     let server = world.start();
-    let daemon = Daemon::pair(&world, &server, "ada", &init_of_ours("desk"));
-    let key = daemon.key.clone();
-    let mut events = daemon.listen();
-    let message = request(
-        "tools/call",
-        json!({"name": "read_file", "arguments": file("a")}),
-    );
-    let ask = over_http("tools/call", Some("read_file"), &message).bearer(&token);
-    let mut caller = server.connect();
-    caller.send(&ask.wire(server.address));
-    let sent = next_call(&mut events);
+    let key = Daemon::pair(&world, &server, "ada", &init_of_ours("desk")).key;
     server.kill();
-    drop(caller);
+    // What a server that was killed between sending and hearing leaves.
+    let machine = world.store.machines(Some("ada")).unwrap().remove(0);
+    let kept = json!({
+        "call": {"name": "read_file", "arguments": file("a")},
+        "addition": {"deadlineMs": 60_000},
+    });
+    let (kept, now) = (kept.to_string(), now_ms());
+    let begin = |request: &str, deadline: u64| {
+        let begun = world
+            .store
+            .begin_link_call(&machine.id, request, &kept, deadline, now);
+        begun.unwrap()
+    };
+    begin("gw_over", now);
+    let number = begin("gw_kept", now + 30_000);
     let server = world.start();
     let daemon = Daemon::with(&server, &key);
     daemon.init(&init_of_ours("desk")).expect(200);
     let mut events = daemon.listen();
     let again = next_call(&mut events);
-    // Whether the killed server still marked it as given up or not, it is the
-    // same call under the same name.
-    assert_eq!((id(&again), &again.id), (id(&sent), &sent.id));
-    daemon.respond(id(&again), &result("done")).expect(200);
-    daemon.respond(id(&again), &result("done")).expect(404);
+    assert_eq!((id(&again), &again.id), ("gw_kept", &number.to_string()));
+    let payload = &again.data["payload"];
+    assert_eq!(payload["toolCall"]["arguments"], file("a"));
+    assert!(payload["portcullis"]["deadlineMs"].as_u64().unwrap() <= 30_000);
+    daemon.respond("gw_over", &result("late")).expect(404);
+    daemon.respond("gw_kept", &result("done")).expect(200);
+    daemon.respond("gw_kept", &result("done")).expect(404);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub enum LinkKeyKind {
     Pairing,
     /// It is one machine's, until somebody ends it.
     Session,
+    /// It is the server's own, for machines of one person; not in the store.
+    Fixed,
 }
 
 /// Whose a key is. Proves that it was presented whole and held at that moment.
@@ -39,7 +41,7 @@ pub enum LinkKeyKind {
 pub struct LinkKey {
     /// The person it was made for.
     pub user: String,
-    /// The machine it is, for a session key.
+    /// The machine it is; nothing for a pairing token.
     pub machine: Option<String>,
     /// What it is for.
     pub kind: LinkKeyKind,
