@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use accounts::{
-    ExtensionCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
+    ExtensionCommand, LinkCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
 };
 pub(crate) use oauth::OAuthArgs;
 pub(crate) use operating::{LogFormat, OperatingArgs};
@@ -90,6 +90,9 @@ pub(crate) enum Command {
     /// Tokens for agents and programs
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Machines that are lent to agents over a link
+    #[command(subcommand)]
+    Link(LinkCommand),
     /// Extensions that registered themselves, and what they ask for
     #[command(subcommand)]
     Extension(ExtensionCommand),
