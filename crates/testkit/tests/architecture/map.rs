@@ -10,11 +10,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("policy", &["proto"]),
     ("gate", &["proto", "policy"]),
+    // Words alone: both ends of a link take them from here.
+    ("link", &[]),
     ("files", &["proto", "policy", "gate"]),
     ("process", &["proto", "gate", "files"]),
     ("store", &["proto", "policy", "gate", "files"]),
     ("tools", &["proto", "policy", "gate", "files", "process"]),
-    ("server", &["proto", "policy", "gate", "tools", "store"]),
+    (
+        "server",
+        &["proto", "policy", "gate", "link", "tools", "store"],
+    ),
     ("hammer", &["process"]),
     (
         "cli",
