@@ -91,7 +91,7 @@ impl Calls {
 
     /// Takes a call in. Never waits: what stands behind it is heard meanwhile.
     pub(crate) fn take(self: &Arc<Self>, request: Request) {
-        let id = request.request_id;
+        let id = request.id;
         if !is_plain_id(&id) {
             return self.ignore("a call whose name cannot be replied to");
         }
@@ -172,13 +172,12 @@ impl Calls {
             request: &errand.id,
             tool: if is_offered { &errand.far.name } else { "-" },
         });
-        let (reply, caller) = match &room {
-            Some(_) => self.settle(&errand).await,
-            None => {
-                let failure = Failure::from(Reason::Overload)
-                    .hint("Call again when something has ended.");
-                (ToolReply::failed(&failure), None)
-            }
+        let (reply, caller) = if room.is_some() {
+            self.settle(&errand).await
+        } else {
+            let failure =
+                Failure::from(Reason::Overload).hint("Call again when something has ended.");
+            (ToolReply::failed(&failure), None)
         };
         let warrant = caller
             .filter(|_| self.is_ours())
@@ -220,10 +219,10 @@ impl Calls {
             let failure = self.machine.refuse(&caller, &far.name, unknown_tool());
             return (ToolReply::failed(&failure), Some(caller));
         }
-        let mut arguments = match &far.arguments {
-            Value::Null => Value::Object(serde_json::Map::new()),
-            said => said.clone(),
-        };
+        let mut arguments = far.arguments.clone();
+        if arguments.is_null() {
+            arguments = Value::Object(serde_json::Map::new());
+        }
         let said = arguments
             .as_object_mut()
             .and_then(|arguments| arguments.remove(Confirmation::ARGUMENT));
@@ -240,7 +239,7 @@ impl Calls {
             caller = caller.asking(Arc::clone(&suspend) as _);
         }
         let (headway, told) = watch::channel(Headway::default());
-        caller = caller.telling(Arc::new(move |now| {
+        caller = caller.reporting(Arc::new(move |now| {
             headway.send_modify(|last| *last = last.and(now));
         }));
         let tool = ToolCall {
@@ -278,10 +277,7 @@ impl Calls {
             "The server sent an answer that was not asked for, or not offered. It counts for nothing.",
         );
         // The line in the audit is what it is for.
-        drop(
-            self.machine
-                .refuse(caller, Confirmation::ARGUMENT, failure),
-        );
+        drop(self.machine.refuse(caller, Confirmation::ARGUMENT, failure));
     }
 
     /// Tells our own server from time to time how far a call is.

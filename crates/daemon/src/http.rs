@@ -35,6 +35,8 @@ const KEY: HeaderName = HeaderName::from_static(INIT_KEY_HEADER);
 pub(crate) enum Trouble {
     /// Nobody is there, or who is there speaks no HTTP.
     Unreachable(String),
+    /// Who is there is not who it should be: its certificate says so.
+    Untrusted(String),
     /// Nobody answered in time.
     Silent,
 }
@@ -42,7 +44,7 @@ pub(crate) enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) => f.write_str(why),
+            Self::Unreachable(why) | Self::Untrusted(why) => f.write_str(why),
             Self::Silent => f.write_str("the server does not answer"),
         }
     }
@@ -230,7 +232,13 @@ impl Http {
     }
 
     async fn connect(&self) -> Result<Kept, Trouble> {
-        let unreachable = |error: std::io::Error| Trouble::Unreachable(error.to_string());
+        // What TLS says of a certificate is said so; no other read or write is.
+        let unreachable = |error: std::io::Error| {
+            if error.kind() == std::io::ErrorKind::InvalidData {
+                return Trouble::Untrusted(error.to_string());
+            }
+            Trouble::Unreachable(error.to_string())
+        };
         let stream = self.route.connect().await.map_err(unreachable)?;
         let (sender, connection) = Builder::new()
             .max_buf_size(MAX_HEAD)

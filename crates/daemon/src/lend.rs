@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
-use crate::http::{Ask, Http};
+use crate::http::{Ask, Http, Trouble};
 use crate::listen::{Heard, Over, listen, poll};
 use crate::pace::Pace;
 use crate::route::Route;
@@ -84,6 +84,8 @@ enum Told {
     Forbidden,
     Refused(StatusCode),
     Trouble(String),
+    /// Trying again would not help.
+    Untrusted(String),
 }
 
 /// Where the session stands.
@@ -220,9 +222,7 @@ impl Session {
                 Ok(())
             }
             Told::Forbidden if !self.is_linked => Err(Some(Ended::WrongToken)),
-            Told::Refused(status) if !self.is_linked => {
-                Err(Some(Ended::Refused(status.as_u16())))
-            }
+            Told::Refused(status) if !self.is_linked => Err(Some(Ended::Refused(status.as_u16()))),
             Told::Forbidden | Told::Refused(_) if self.was_disconnected => {
                 Err(Some(Ended::ByServer))
             }
@@ -234,7 +234,8 @@ impl Session {
                 self.rest("the server does not know this session").await;
                 Err(None)
             }
-            Told::Trouble(why) => {
+            Told::Untrusted(why) if !self.is_linked => Err(Some(Ended::Unreachable(why))),
+            Told::Trouble(why) | Told::Untrusted(why) => {
                 if !self.is_linked && self.pace.tries() + 1 >= MAX_TRIES {
                     return Err(Some(Ended::Unreachable(why)));
                 }
@@ -248,7 +249,10 @@ impl Session {
         let ask = Ask::post(paths::INIT, self.init.clone());
         let (status, body) = match self.http.send(&ask).await {
             Ok(answer) => answer,
-            Err(trouble) => return Told::Trouble(trouble.to_string()),
+            Err(Trouble::Untrusted(why)) => return Told::Untrusted(why),
+            Err(trouble @ (Trouble::Unreachable(_) | Trouble::Silent)) => {
+                return Told::Trouble(trouble.to_string());
+            }
         };
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Told::Forbidden,
@@ -294,8 +298,9 @@ impl Session {
                 Over::Refused(status)
             }
             Ok(Err(_)) => Over::Broken("the server answered with an error"),
-            Err(crate::http::Trouble::Silent) => Over::Mute,
-            Err(crate::http::Trouble::Unreachable(_)) => Over::Broken("the server is not reached"),
+            Err(Trouble::Silent) => Over::Mute,
+            Err(Trouble::Unreachable(_)) => Over::Broken("the server is not reached"),
+            Err(Trouble::Untrusted(_)) => Over::Broken("the server's certificate is not trusted"),
         }
     }
 

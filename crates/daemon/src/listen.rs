@@ -41,11 +41,7 @@ pub(crate) struct Heard {
 }
 
 /// Hears a stream to its end.
-pub(crate) async fn listen(
-    mut stream: Streaming,
-    calls: &Arc<Calls>,
-    heard: &mut Heard,
-) -> Over {
+pub(crate) async fn listen(mut stream: Streaming, calls: &Arc<Calls>, heard: &mut Heard) -> Over {
     let mut frames = Frames::default();
     heard.anything = false;
     loop {

@@ -111,10 +111,7 @@ mod tests {
         assert_eq!(outbox.enter("x", A), Known::UnderWay);
         assert_eq!(outbox.enter("x", B), Known::Other);
         outbox.done("x", Bytes::from_static(b"{}"));
-        assert_eq!(
-            outbox.enter("x", A),
-            Known::Done(Bytes::from_static(b"{}"))
-        );
+        assert_eq!(outbox.enter("x", A), Known::Done(Bytes::from_static(b"{}")));
         assert_eq!(outbox.enter("x", B), Known::Other);
         assert_eq!(outbox.enter("y", A), Known::New);
     }

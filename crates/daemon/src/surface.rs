@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use portcullis_gate::{Approver, Caller};
 use portcullis_link::{Annotations, Category, Init, Ours, Tool, is_tool_name};
-use portcullis_proto::{
-    ConversationId, Group, Principal, RunId, SessionId, Subject, ToolSpec,
-};
+use portcullis_proto::{ConversationId, Group, Principal, RunId, SessionId, Subject, ToolSpec};
 
 /// The longest name of a conversation or a run that a server may give.
 const MAX_NAME: usize = 128;
