@@ -2,8 +2,10 @@
 //! read, and every value that may be left out is an `Option`.
 
 mod accounts;
+mod connect;
 mod oauth;
 mod operating;
+mod undo;
 
 use std::path::PathBuf;
 
@@ -12,8 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use accounts::{
     ExtensionCommand, LinkCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
 };
+pub(crate) use connect::{ConfirmationFlag, ConnectArgs, SettingsCommand, StatusArgs};
 pub(crate) use oauth::OAuthArgs;
 pub(crate) use operating::{LogFormat, OperatingArgs};
+pub(crate) use undo::{
+    RecoverArgs, UndoApplyArgs, UndoCommand, UndoListArgs, UndoOneArgs, UndoPlaceArgs,
+};
 
 /// One guarded gate between AI agents and machines.
 #[derive(Debug, Parser)]
@@ -27,6 +33,7 @@ pub(crate) use operating::{LogFormat, OperatingArgs};
         portcullis demo --dir .      see what an agent sees, and what it is refused\n  \
         portcullis mcp --dir .       serve a directory to an agent (put this into its MCP settings)\n  \
         portcullis mcp --dir . --write    and let it change files; portcullis undo takes changes back\n  \
+        portcullis connect URL TOKEN lend a directory of this machine to an agent elsewhere\n  \
         portcullis doctor            what this machine can promise, and the fix for what it cannot",
     subcommand_required = true,
     arg_required_else_help = true,
@@ -68,6 +75,12 @@ pub(crate) enum Command {
     Mcp(McpArgs),
     /// Serve a machine to agents over HTTP: REST and MCP, with tokens, questions and an audit
     Serve(ServeArgs),
+    /// Lend this machine to a server, under your rules: files below one directory, asked about here
+    Connect(Box<ConnectArgs>),
+    /// Say how this machine is lent at the moment
+    Status(StatusArgs),
+    /// End the lending of this machine
+    Disconnect,
     /// Show what an agent sees of a directory, and what it is refused
     Demo(DirArgs),
     /// Ask the rules: which one decides, and what would change it
@@ -84,6 +97,9 @@ pub(crate) enum Command {
     /// Directories you trust to be changed
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// The settings file
+    #[command(subcommand)]
+    Settings(SettingsCommand),
     /// People who may sign in, and what their credentials may be used for
     #[command(subcommand)]
     User(UserCommand),
@@ -278,6 +294,8 @@ pub(crate) enum ResolverFlag {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
     /// Nothing
+    #[value(alias = "silent")]
+    #[serde(alias = "silent")]
     Off,
     /// What went wrong
     Error,
@@ -500,71 +518,6 @@ pub(crate) enum TrustCommand {
     },
     /// List the directories you trust
     List,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum UndoCommand {
-    /// List what can be undone, the newest first
-    List(UndoListArgs),
-    /// Say what one operation did, and what is kept of it
-    Show(UndoOneArgs),
-    /// Show what undoing one operation would change now
-    Diff(UndoOneArgs),
-    /// Undo operations, the newest first; what somebody changed since is left alone
-    Apply(UndoApplyArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UndoListArgs {
-    #[command(flatten)]
-    pub(crate) place: UndoPlaceArgs,
-    /// Only of this run: its name, or the first part of its operations' names
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
-    /// Only since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) since: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UndoOneArgs {
-    /// The operation, as `undo list` and the agent's replies name it
-    pub(crate) id: String,
-    #[command(flatten)]
-    pub(crate) place: UndoPlaceArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("which").required(true).args(["ids", "run", "since"])))]
-pub(crate) struct UndoApplyArgs {
-    /// The operations, as `undo list` names them
-    #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Everything of this run: its name, or the first part of its operations' names
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
-    /// Everything since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) since: Option<String>,
-    #[command(flatten)]
-    pub(crate) place: UndoPlaceArgs,
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct UndoPlaceArgs {
-    /// The directory that is served [default: as for `mcp`, then the working directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RecoverArgs {
-    /// Say what would be done, and do nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// The directory that is served [default: as for `mcp`, then the working directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
