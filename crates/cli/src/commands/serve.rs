@@ -85,7 +85,11 @@ pub(crate) fn run(
         rate: Rate::per_second(args.max_requests),
         telemetry: noting,
     };
-    let (server, credentials, gateway) = server(&settings, &world, place, log)?;
+    let Serving {
+        server,
+        credentials,
+        gateway,
+    } = server(&settings, &world, place, log)?;
     let collector = reporting.as_ref().map(|to| to.endpoint.to_string());
     let said = Said {
         url: &url,
@@ -240,12 +244,19 @@ struct Place<'a> {
     telemetry: Option<Arc<Telemetry>>,
 }
 
+/// What serves, and what has to be looked after meanwhile.
+struct Serving {
+    server: Arc<Server>,
+    credentials: Arc<Credentials>,
+    gateway: Arc<Gateway>,
+}
+
 fn server(
     settings: &Settings,
     world: &World,
     place: Place<'_>,
     log: Log,
-) -> Result<(Arc<Server>, Arc<Credentials>, Arc<Gateway>), Problem> {
+) -> Result<Serving, Problem> {
     let gate = Arc::clone(world.authority.gate());
     let roots: Vec<RootId> = world
         .authority
@@ -313,7 +324,11 @@ fn server(
         oauth: place.issuing.map(|issuing| issuing.resource.clone()),
         telemetry: place.telemetry,
     });
-    Ok((server, credentials, gateway))
+    Ok(Serving {
+        server,
+        credentials,
+        gateway,
+    })
 }
 
 /// What whoever starts a server is told.

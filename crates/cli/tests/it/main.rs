@@ -13,6 +13,7 @@ mod audit;
 mod canary;
 mod hammer;
 mod help;
+mod links;
 mod mcp;
 mod policy;
 mod recorded;

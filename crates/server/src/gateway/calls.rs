@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_gate::Caller;
-use portcullis_link::{Addition, Dialect, Event, Far, Request};
+use portcullis_link::{Addition, Dialect, Event, Far, Operation, Request};
 use portcullis_proto::{ConversationId, Failure, Reason, RunId};
 use portcullis_store::WaitingCall;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -21,6 +21,14 @@ const CHANCE: usize = 16;
 
 /// Calls of one gateway.
 pub(crate) struct Calls<'a>(pub(crate) &'a Arc<Gateway>);
+
+/// What is asked of a machine.
+pub(crate) enum Asked {
+    /// A tool: n8n's dialect, and ours.
+    Tool(Far),
+    /// An operation: the seed's.
+    Operation(Operation),
+}
 
 /// What is kept of a call in the journal: all that is needed to send it again.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -66,7 +74,7 @@ impl Calls<'_> {
         &self,
         link: &Link,
         caller: &Caller,
-        call: Far,
+        call: Asked,
     ) -> Result<Returned, Failure> {
         let gateway = self.0;
         let dialect = link.about().dialect;
@@ -90,8 +98,12 @@ impl Calls<'_> {
             run: caller.subject.run_id.as_ref().map(RunId::to_string),
             subject: Some(caller.subject.label()),
         });
-        let number = match &addition {
-            Some(addition) => {
+        let (tool_call, operation) = match call {
+            Asked::Tool(call) => (Some(call), None),
+            Asked::Operation(operation) => (None, Some(operation)),
+        };
+        let number = match (&addition, &tool_call) {
+            (Some(addition), Some(call)) => {
                 let kept = Kept {
                     call: call.clone(),
                     addition: addition.clone(),
@@ -100,12 +112,12 @@ impl Calls<'_> {
                 under_way.journalled = true;
                 Some(number)
             }
-            None => None,
+            (Some(_) | None, _) => None,
         };
         let event = Event::FilesystemRequest(Request {
             id: request.clone(),
-            tool_call: Some(call),
-            operation: None,
+            tool_call,
+            operation,
             portcullis: addition,
         });
         link.send(&request, Outgoing::of(number, &event));

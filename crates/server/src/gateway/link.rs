@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::result::Returned;
+use super::seed::Tree;
 use super::surface::Offer;
 
 /// What a machine is, as its daemon said last.
@@ -24,6 +25,8 @@ pub(crate) struct About {
     pub(crate) root: String,
     pub(crate) dialect: Dialect,
     pub(crate) offer: Offer,
+    /// What the seed's dialect uploads.
+    pub(crate) tree: Tree,
     /// When it was linked, in milliseconds since 1970.
     pub(crate) since_ms: u64,
     /// The how manyth link of this server it is: the newest comes first.
@@ -178,6 +181,17 @@ impl Link {
             receive,
             dialect: state.about.dialect,
         })
+    }
+
+    /// Somebody who listened before the machine was known does so from now on;
+    /// which stream that is.
+    pub(crate) fn adopt(&self, send: mpsc::Sender<Outgoing>) -> u64 {
+        let mut state = self.state();
+        state.streams += 1;
+        let number = state.streams;
+        state.stream = Some(Stream { number, send });
+        state.quiet_since = None;
+        number
     }
 
     /// Who listened as `number` does no more; whether nobody does now.

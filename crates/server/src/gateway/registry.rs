@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use portcullis_gate::{Clock, Gate};
 use portcullis_link::{Dialect, Event, bounds};
 use portcullis_proto::{Failure, Reason};
 use portcullis_store::{Lent, LinkKey, LinkKeyKind, LinkedMachine, Pairing, Store, StoreError};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 
-use super::link::{About, Link};
+use super::link::{About, Link, Outgoing};
+use super::seed::Tree;
 use super::surface::{Offer, is_within};
 
+/// How many daemons listen before they have introduced themselves.
+const MAX_EARLY: usize = 1_024;
 /// How many changes wait for who listens to them; who misses some looks anew.
 const BACKLOG: usize = 64;
 
@@ -27,11 +30,22 @@ pub struct Gateway {
     links: Mutex<Links>,
     /// Pairing tokens that were made here: the same one while it counts.
     pairings: Mutex<HashMap<Arc<str>, Pairing>>,
+    /// Who listens before it has introduced itself, by its pairing token.
+    early: Mutex<HashMap<String, Early>>,
     number: AtomicU64,
     /// Whose machines changed.
     changes: broadcast::Sender<Arc<str>>,
     /// The [`Store::version`] that was looked at last.
     looked_at: AtomicU64,
+}
+
+/// The link of a stream and which stream of it that is, once both are known.
+pub(super) type Claimed = Arc<OnceLock<(Arc<Link>, u64)>>;
+
+/// A stream whose daemon has not introduced itself yet: the seed's dialect.
+struct Early {
+    send: mpsc::Sender<Outgoing>,
+    claimed: Claimed,
 }
 
 /// Links by whose they are: who has one looks through their own.
@@ -84,6 +98,8 @@ pub(crate) struct Welcome {
     pub(crate) host: String,
     pub(crate) root: String,
     pub(crate) offer: Offer,
+    /// What the seed's dialect uploads.
+    pub(crate) tree: Tree,
 }
 
 /// A daemon that was let in.
@@ -128,6 +144,7 @@ impl Gateway {
             answers_within: Duration::MAX,
             links: Mutex::default(),
             pairings: Mutex::default(),
+            early: Mutex::default(),
             number: AtomicU64::new(0),
             changes: broadcast::channel(BACKLOG).0,
             looked_at,
@@ -243,6 +260,11 @@ impl Gateway {
             self.about(&paired.machine, welcome, now),
         );
         let link = Arc::new(link);
+        if let Some(early) = self.early().remove(presented) {
+            let number = link.adopt(early.send);
+            // A stream is claimed once: its token is used up.
+            let _first = early.claimed.set((Arc::clone(&link), number));
+        }
         let before = self.links().put(Arc::clone(&link));
         if let Some(before) = before {
             let last = if before.about().dialect.is_ours() {
@@ -257,6 +279,28 @@ impl Gateway {
             machine: paired.machine,
             session: Some(paired.session.expose().to_owned()),
         })
+    }
+
+    fn early(&self) -> MutexGuard<'_, HashMap<String, Early>> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody listens with a pairing token, and introduces itself later;
+    /// nothing where too many do.
+    pub(super) fn listen_early(&self, token: &str) -> Option<(mpsc::Receiver<Outgoing>, Claimed)> {
+        let mut early = self.early();
+        early.retain(|_, one| !one.send.is_closed());
+        if early.len() >= MAX_EARLY {
+            return None;
+        }
+        let (send, receive) = mpsc::channel(bounds::MAX_QUEUED);
+        let claimed = Claimed::default();
+        let one = Early {
+            send,
+            claimed: Arc::clone(&claimed),
+        };
+        early.insert(token.to_owned(), one);
+        Some((receive, claimed))
     }
 
     /// A daemon that comes back: held to what its owner was shown.
@@ -279,17 +323,14 @@ impl Gateway {
         let about = self.about(&machine, welcome, now);
         let mut links = self.links();
         let known = links.get(&machine.user, id);
-        let user = match known.filter(|link| !link.has_ended()) {
-            Some(link) => {
-                link.renew(about);
-                Arc::clone(&link.user)
-            }
-            None => {
-                let link = Arc::new(Link::new(id, &machine.user, about));
-                let user = Arc::clone(&link.user);
-                links.put(link);
-                user
-            }
+        let user = if let Some(link) = known.filter(|link| !link.has_ended()) {
+            link.renew(about);
+            Arc::clone(&link.user)
+        } else {
+            let link = Arc::new(Link::new(id, &machine.user, about));
+            let user = Arc::clone(&link.user);
+            links.put(link);
+            user
         };
         drop(links);
         self.changed(&user);
@@ -306,6 +347,7 @@ impl Gateway {
             root: welcome.root,
             dialect: welcome.dialect,
             offer: welcome.offer,
+            tree: welcome.tree,
             since_ms: now,
             number: self.number.fetch_add(1, Ordering::Relaxed),
             keyed: true,
@@ -392,6 +434,7 @@ impl Gateway {
 
     /// Lets go of every stream: the server ends, and daemons come back to the next.
     pub(crate) fn hang_up(&self) {
+        self.early().clear();
         for link in self.links().every() {
             link.hang_up();
         }

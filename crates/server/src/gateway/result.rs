@@ -96,6 +96,27 @@ impl Returned {
         })
     }
 
+    /// Data that is no result of MCP's: its `content` or `tree` where that is a
+    /// text, and all of it.
+    pub(crate) fn of_data(data: Value) -> Self {
+        let told = ["content", "tree"]
+            .iter()
+            .find_map(|name| data.get(name)?.as_str());
+        Self {
+            text: told.map_or_else(|| data.to_string(), str::to_owned),
+            structured: Some(match data {
+                Value::Object(object) => object,
+                other @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_)) => Map::from_iter([("data".to_owned(), other)]),
+            }),
+            attached: Vec::new(),
+            is_error: false,
+        }
+    }
+
     /// Whether it is a failure.
     pub(crate) fn is_error(&self) -> bool {
         self.is_error

@@ -13,20 +13,22 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::BodyExt as _;
-use portcullis_link::{bounds, event_frame, ping_frame};
+use portcullis_link::{Dialect, bounds, event_frame, ping_frame};
 use portcullis_proto::Failure;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::calls::Calls;
 use super::link::{Link, Listening, Outgoing};
-use super::registry::Gateway;
+use super::registry::{Claimed, Gateway};
 use crate::http::Reply;
 
 struct Stream {
     gateway: Arc<Gateway>,
-    link: Arc<Link>,
-    listening: Listening,
+    claimed: Claimed,
+    receive: mpsc::Receiver<Outgoing>,
+    dialect: Dialect,
     /// What is told first.
     first: std::vec::IntoIter<Outgoing>,
     ping: Interval,
@@ -39,15 +41,40 @@ pub(crate) fn events(
     listening: Listening,
     first: Vec<Outgoing>,
 ) -> Reply {
+    let claimed = Claimed::default();
+    // It was empty.
+    let _first = claimed.set((link, listening.number));
+    stream(Stream {
+        gateway: Arc::clone(gateway),
+        claimed,
+        receive: listening.receive,
+        dialect: listening.dialect,
+        first: first.into_iter(),
+        ping: pinging(),
+    })
+}
+
+/// The stream of who comes with a pairing token and introduces itself later:
+/// the seed's dialect. Nothing where too many do.
+pub(crate) fn early_events(gateway: &Arc<Gateway>, token: &str) -> Option<Reply> {
+    let (receive, claimed) = gateway.listen_early(token)?;
+    Some(stream(Stream {
+        gateway: Arc::clone(gateway),
+        claimed,
+        receive,
+        dialect: Dialect::Seed,
+        first: Vec::new().into_iter(),
+        ping: pinging(),
+    }))
+}
+
+fn pinging() -> Interval {
     let mut ping = interval_at(Instant::now() + bounds::PING, bounds::PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let body = Stream {
-        gateway: Arc::clone(gateway),
-        link,
-        listening,
-        first: first.into_iter(),
-        ping,
-    };
+    ping
+}
+
+fn stream(body: Stream) -> Reply {
     let mut reply = Response::new(body.boxed());
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -67,7 +94,7 @@ impl Stream {
     fn written(&mut self, event: &Outgoing) -> Frame<Bytes> {
         self.ping.reset();
         // Only our own dialect knows ids.
-        let id = event.id.filter(|_| self.listening.dialect.is_ours());
+        let id = event.id.filter(|_| self.dialect.is_ours());
         Frame::data(event_frame(id, &event.data).into())
     }
 }
@@ -84,7 +111,7 @@ impl http_body::Body for Stream {
             let frame = self.written(&event);
             return Poll::Ready(Some(Ok(frame)));
         }
-        match self.listening.receive.poll_recv(cx) {
+        match self.receive.poll_recv(cx) {
             Poll::Ready(Some(event)) => {
                 let frame = self.written(&event);
                 return Poll::Ready(Some(Ok(frame)));
@@ -104,7 +131,9 @@ impl http_body::Body for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.gateway.unlistened(&self.link, self.listening.number);
+        if let Some((link, number)) = self.claimed.get() {
+            self.gateway.unlistened(link, *number);
+        }
     }
 }
 

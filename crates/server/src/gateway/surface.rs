@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_link::{Annotations, Category, Tool, bounds, is_tool_name};
 use portcullis_proto::{Group, ToolSpec, ToolTraits};
 use ring::digest::{SHA256, digest};
@@ -85,11 +87,7 @@ impl Offer {
     pub(crate) fn pin(&self) -> BTreeMap<String, String> {
         let digested = |tool: &ToolSpec| {
             let said = serde_json::to_string(tool).unwrap_or_default();
-            let hash = digest(&SHA256, said.as_bytes());
-            hash.as_ref()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect()
+            URL_SAFE_NO_PAD.encode(digest(&SHA256, said.as_bytes()))
         };
         self.tools
             .iter()
@@ -316,7 +314,10 @@ mod tests {
         let both = offer(&[read.clone(), write.clone()]);
         let pinned = serde_json::to_string(&both.pin()).unwrap();
         assert_eq!(both.beyond(&pinned), Vec::<String>::new());
-        assert_eq!(offer(&[read.clone()]).beyond(&pinned), Vec::<String>::new());
+        assert_eq!(
+            offer(std::slice::from_ref(&read)).beyond(&pinned),
+            Vec::<String>::new()
+        );
         assert_eq!(
             offer(&[tool("shell", Some("shell"), false)]).beyond(&pinned),
             ["shell"]

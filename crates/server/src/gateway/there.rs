@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use portcullis_gate::{Caller, Decision, Relay, Wanted};
-use portcullis_link::{Confirmation, Far};
+use portcullis_link::{Confirmation, Dialect, Far};
 use portcullis_proto::{
     Digest, Failure, Group, Json, Reason, Scope, ScopeSet, ToolCall, ToolReply, ToolSpec, Verb,
 };
@@ -17,10 +17,11 @@ use portcullis_tools::{
 use ring::digest::{Context, SHA256};
 use serde_json::{Map, Value, json};
 
-use super::calls::Calls;
+use super::calls::{Asked, Calls};
 use super::link::{Link, object};
 use super::registry::Gateway;
 use super::result::Returned;
+use super::seed::Ask;
 
 /// The machine the server runs on, among several.
 const HERE: &str = "here";
@@ -143,11 +144,21 @@ impl There {
             Ok(relay) => relay,
             Err(why) => return ToolReply::failed(&why),
         };
-        let far = Far {
-            name: call.name,
-            arguments: Value::Object(arguments),
+        let passed = if about.dialect == Dialect::Seed {
+            match about.tree.ask(&call.name, &arguments) {
+                Ask::Answered(told) => Ok(Returned::of_data(told)),
+                Ask::Far(operation) => {
+                    let asked = Asked::Operation(operation);
+                    Calls(&self.gateway).send(link, caller, asked).await
+                }
+            }
+        } else {
+            let far = Far {
+                name: call.name,
+                arguments: Value::Object(arguments),
+            };
+            self.pass_on(&mut relay, link, far).await
         };
-        let passed = self.pass_on(&mut relay, link, far).await;
         let replied = passed.and_then(|returned| {
             let (bytes, failed) = (returned.bytes(), returned.is_error());
             Ok((returned.into_reply()?, bytes, failed))
@@ -175,7 +186,7 @@ impl There {
     ) -> Result<Returned, Failure> {
         let calls = Calls(&self.gateway);
         let caller = relay.caller().clone();
-        let returned = calls.send(link, &caller, call.clone()).await?;
+        let returned = calls.send(link, &caller, Asked::Tool(call.clone())).await?;
         let Some(asks) = returned.question() else {
             return Ok(returned);
         };
@@ -206,7 +217,7 @@ impl There {
         if let Some(arguments) = call.arguments.as_object_mut() {
             arguments.insert(Confirmation::ARGUMENT.to_owned(), answer.into());
         }
-        let returned = calls.send(link, &caller, call).await?;
+        let returned = calls.send(link, &caller, Asked::Tool(call)).await?;
         if returned.question().is_some() {
             return Err(Failure::new(
                 Reason::ApprovalDenied,

@@ -19,6 +19,7 @@ mod files;
 mod gateway;
 mod gateway_keys;
 mod gateway_ours;
+mod gateway_seed;
 mod guard;
 mod hostile;
 mod isolation;

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use http::StatusCode;
 use portcullis_gate::Headway;
 use portcullis_link::{
-    Accepted, Dialect, Init, Ours, OursAccepted, Progress, Reply as Answered, bounds,
+    Accepted, Dialect, Init, Ours, OursAccepted, Progress, Reply as Answered, SeedInit, bounds,
 };
 use portcullis_proto::{Failure, Principal, Reason, Verb};
+use portcullis_store::LinkKeyKind;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::super::rest::{NoBody, lost, read_body};
 use super::Called;
-use super::spoken::Spoken;
+use super::spoken::{Spoken, failed, problem};
 use crate::answers::off_the_reactor;
 use crate::gateway::{
-    Admitted, BadOffer, Calls, Link, NotAdmitted, Offer, Returned, Taken, Welcome, events, polled,
-    said,
+    Admitted, BadOffer, Calls, Link, NotAdmitted, Offer, Returned, Taken, Tree, Welcome,
+    early_events, events, polled, said, seed_offer, seed_returned,
 };
 
 /// How many values a body of JSON may hold: as values each takes many times its
@@ -36,7 +37,7 @@ pub(super) async fn init(mut called: Called) -> Reply {
     };
     let welcome = match welcome {
         Ok(welcome) => welcome,
-        Err(BadOffer(why)) => return spoken.problem(StatusCode::BAD_REQUEST, &why),
+        Err(BadOffer(why)) => return problem(StatusCode::BAD_REQUEST, &why),
     };
     let ours = welcome.dialect.is_ours();
     let gateway = Arc::clone(&called.server.parts.gateway);
@@ -53,7 +54,7 @@ pub(super) async fn init(mut called: Called) -> Reply {
                 machine.name, machine.id, machine.host
             );
             if let Err(why) = gate.note(&called.caller(), &what) {
-                return spoken.failed(&why);
+                return failed(&why);
             }
             called.server.tell_owner(
                 &machine.user,
@@ -72,7 +73,7 @@ pub(super) async fn init(mut called: Called) -> Reply {
                 }),
             })
         }
-        Ok(Err(NotAdmitted::Key)) => spoken.problem(StatusCode::FORBIDDEN, "Invalid gateway key"),
+        Ok(Err(NotAdmitted::Key)) => problem(StatusCode::FORBIDDEN, "Invalid gateway key"),
         Ok(Err(NotAdmitted::Wider(how))) => {
             let why = Failure::new(
                 Reason::NoGrant,
@@ -88,7 +89,7 @@ pub(super) async fn init(mut called: Called) -> Reply {
             });
             reply::value(StatusCode::CONFLICT, &body)
         }
-        Ok(Err(NotAdmitted::Failed(why))) | Err(why) => spoken.failed(&why),
+        Ok(Err(NotAdmitted::Failed(why))) | Err(why) => failed(&why),
     }
 }
 
@@ -96,26 +97,43 @@ pub(super) async fn init(mut called: Called) -> Reply {
 fn welcomed(spoken: Spoken, bytes: &[u8]) -> Result<Welcome, BadOffer> {
     match spoken {
         Spoken::Shipped => shipped(bytes),
-        Spoken::Seed => Err(BadOffer(
-            "The seed's dialect is spoken to nobody yet.".to_owned(),
-        )),
+        Spoken::Seed => seed(bytes),
     }
+}
+
+/// An init of the seed's: a tree, and no word of who it is.
+fn seed(bytes: &[u8]) -> Result<Welcome, BadOffer> {
+    let init: SeedInit = parsed(bytes).map_err(BadOffer)?;
+    if !is_plain(&init.root_path, bounds::MAX_ROOT) {
+        return Err(BadOffer("rootPath is no path.".to_owned()));
+    }
+    Ok(Welcome {
+        dialect: Dialect::Seed,
+        named: None,
+        host: UNSAID.to_owned(),
+        tree: Tree::of(&init)?,
+        root: init.root_path,
+        offer: seed_offer()?,
+    })
+}
+
+/// Whether a text is one, of at most so many bytes, with nothing unseen in it.
+fn is_plain(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
 fn shipped(bytes: &[u8]) -> Result<Welcome, BadOffer> {
     let init: Init = parsed(bytes).map_err(BadOffer)?;
     let named = init.portcullis.as_ref().map(|ours| ours.machine.clone());
     let host = init.host_identifier.unwrap_or_else(|| UNSAID.to_owned());
-    let fits =
-        |text: &str, most| (1..=most).contains(&text.len()) && !text.chars().any(char::is_control);
-    if !fits(&init.root_path, bounds::MAX_ROOT) {
+    if !is_plain(&init.root_path, bounds::MAX_ROOT) {
         return Err(BadOffer("rootPath is no path.".to_owned()));
     }
     let names = [Some(host.as_str()), named.as_deref()];
     if !names
         .iter()
         .flatten()
-        .all(|text| fits(text, bounds::MAX_NAME))
+        .all(|text| is_plain(text, bounds::MAX_NAME))
     {
         return Err(BadOffer(
             "The host's or the machine's name is none.".to_owned(),
@@ -135,6 +153,7 @@ fn shipped(bytes: &[u8]) -> Result<Welcome, BadOffer> {
         host,
         root: init.root_path,
         offer: Offer::of(&init.tools, init.tool_categories)?,
+        tree: Tree::default(),
     })
 }
 
@@ -145,15 +164,19 @@ fn linked(called: &Called) -> Option<Arc<Link>> {
 }
 
 /// The same answer as to a key that is nobody's: introduce yourself.
-fn not_yet(spoken: Spoken) -> Reply {
-    spoken.problem(StatusCode::FORBIDDEN, "Gateway not initialized")
+fn not_yet() -> Reply {
+    problem(StatusCode::FORBIDDEN, "Gateway not initialized")
 }
 
 /// `GET /gateway/events`.
 pub(super) async fn listen(called: Called) -> Reply {
+    if called.spoken == Spoken::Seed && called.key.kind == LinkKeyKind::Pairing {
+        let early = early_events(&called.server.parts.gateway, &called.presented);
+        return early.unwrap_or_else(not_yet);
+    }
     let listening = linked(&called).and_then(|link| Some((link.listen()?, link)));
     let Some((listening, link)) = listening else {
-        return not_yet(called.spoken);
+        return not_yet();
     };
     let gateway = &called.server.parts.gateway;
     // Asked for after it listens: what is sent meanwhile comes twice, not never.
@@ -164,7 +187,7 @@ pub(super) async fn listen(called: Called) -> Reply {
     };
     match first {
         Ok(first) => events(gateway, link, listening, first),
-        Err(why) => called.spoken.failed(&why),
+        Err(why) => failed(&why),
     }
 }
 
@@ -177,12 +200,12 @@ pub(super) async fn poll(called: Called) -> Reply {
         .unwrap_or(0);
     let link = linked(&called).filter(|link| link.about().dialect.is_ours());
     let Some(link) = link else {
-        return not_yet(called.spoken);
+        return not_yet();
     };
     match polled(&called.server.parts.gateway, link, after).await {
         Ok(Some(events)) => called.spoken.done(&json!({ "events": events })),
-        Ok(None) => not_yet(called.spoken),
-        Err(why) => called.spoken.failed(&why),
+        Ok(None) => not_yet(),
+        Err(why) => failed(&why),
     }
 }
 
@@ -190,7 +213,7 @@ pub(super) async fn poll(called: Called) -> Reply {
 pub(super) async fn respond(mut called: Called) -> Reply {
     let spoken = called.spoken;
     let Some(link) = linked(&called) else {
-        return nobody_waits(spoken);
+        return nobody_waits();
     };
     let who = Principal::User {
         id: called.key.user.as_str().into(),
@@ -198,7 +221,7 @@ pub(super) async fn respond(mut called: Called) -> Reply {
     let bodies = &called.server.shares.bodies;
     let _room = match bodies.room(&who, bounds::MAX_MESSAGE).await {
         Ok(room) => room,
-        Err(why) => return spoken.failed(&why),
+        Err(why) => return failed(&why),
     };
     let bytes = match read(&mut called, bounds::MAX_MESSAGE).await {
         Ok(bytes) => bytes,
@@ -207,14 +230,14 @@ pub(super) async fn respond(mut called: Called) -> Reply {
     let request = called.id.clone().unwrap_or_default();
     match taken(&called, &link, &request, &bytes).await {
         Ok(Taken::Given | Taken::More) => spoken.done(&json!({"ok": true})),
-        Ok(Taken::Nobody) => nobody_waits(spoken),
-        Ok(Taken::Bad(why)) => spoken.problem(StatusCode::BAD_REQUEST, &why),
-        Err(why) => spoken.failed(&why),
+        Ok(Taken::Nobody) => nobody_waits(),
+        Ok(Taken::Bad(why)) => problem(StatusCode::BAD_REQUEST, &why),
+        Err(why) => failed(&why),
     }
 }
 
-fn nobody_waits(spoken: Spoken) -> Reply {
-    spoken.problem(
+fn nobody_waits() -> Reply {
+    problem(
         StatusCode::NOT_FOUND,
         "No call waits for that: it was answered, its time is over, or it was never made.",
     )
@@ -227,6 +250,12 @@ async fn taken(
     request: &str,
     bytes: &[u8],
 ) -> Result<Taken, Failure> {
+    if link.about().dialect == Dialect::Seed {
+        return Ok(match parsed(bytes).and_then(seed_returned) {
+            Ok(returned) => link.take(request, Ok(returned)),
+            Err(why) => Taken::Bad(why),
+        });
+    }
     let mut answered: Answered = match parsed(bytes) {
         Ok(answered) => answered,
         Err(why) => return Ok(Taken::Bad(why)),
@@ -286,7 +315,7 @@ pub(super) async fn progress(mut called: Called) -> Reply {
     };
     let told: Progress = match parsed(&bytes) {
         Ok(told) => told,
-        Err(why) => return spoken.problem(StatusCode::BAD_REQUEST, &why),
+        Err(why) => return problem(StatusCode::BAD_REQUEST, &why),
     };
     let headway = Headway {
         entries: told.entries,
@@ -296,7 +325,7 @@ pub(super) async fn progress(mut called: Called) -> Reply {
     let request = called.id.as_deref().unwrap_or_default();
     match linked(&called) {
         Some(link) if link.further(request, headway) => spoken.done(&json!({"ok": true})),
-        Some(_) | None => nobody_waits(spoken),
+        Some(_) | None => nobody_waits(),
     }
 }
 
@@ -307,7 +336,7 @@ const MAX_PROGRESS: usize = 4 * 1024;
 pub(super) async fn disconnect(called: Called) -> Reply {
     let spoken = called.spoken;
     let Some(machine) = called.key.machine.clone() else {
-        return not_yet(spoken);
+        return not_yet();
     };
     let gateway = Arc::clone(&called.server.parts.gateway);
     let user = called.key.user.clone();
@@ -329,7 +358,7 @@ pub(super) async fn disconnect(called: Called) -> Reply {
             );
             spoken.done(&json!({"ok": true}))
         }
-        Err(why) => spoken.failed(&why),
+        Err(why) => failed(&why),
     }
 }
 
@@ -338,7 +367,7 @@ async fn read(called: &mut Called, most: usize) -> Result<Vec<u8>, Reply> {
     read_body(called.body.take(), most)
         .await
         .map_err(|why| match why {
-            NoBody::TooLarge => called.spoken.problem(
+            NoBody::TooLarge => problem(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "The body is larger than it may be. Nothing was done.",
             ),

@@ -19,12 +19,13 @@ use portcullis_proto::{Failure, Principal, Reason, Subject, Verb};
 use portcullis_store::LinkKey;
 
 use super::called::Names;
-use super::reply::{self, Reply};
+use super::reply::Reply;
 use super::routes::{Daemon, Route};
 use super::server::{Server, too_many};
 
 pub(super) use self::described::described;
 pub(super) use self::spoken::{Spoken, instant};
+use self::spoken::{failed, problem};
 
 /// What a daemon asks, let in by its key.
 struct Called {
@@ -61,7 +62,7 @@ pub(super) async fn answer(
 ) -> Reply {
     let spoken = Spoken::at(route.path);
     if head.method == Method::HEAD {
-        return spoken.problem(
+        return problem(
             StatusCode::METHOD_NOT_ALLOWED,
             "The route is there for GET.",
         );
@@ -69,10 +70,10 @@ pub(super) async fn answer(
     let presented = presented(&head, spoken).unwrap_or_default();
     let key = match server.parts.gateway.key(&presented) {
         Ok(key) => key,
-        Err(error) => return spoken.failed(&error.into()),
+        Err(error) => return failed(&error.into()),
     };
     let Some(key) = key else {
-        return stranger(server, route, spoken, &head, from);
+        return stranger(server, route, &head, from);
     };
     let called = Called {
         server: Arc::clone(server),
@@ -114,13 +115,7 @@ fn presented(head: &Parts, spoken: Spoken) -> Option<String> {
 }
 
 /// Who comes with a key that is nobody's: counted, on the record, and told one thing.
-fn stranger(
-    server: &Arc<Server>,
-    route: &'static Route,
-    spoken: Spoken,
-    head: &Parts,
-    from: IpAddr,
-) -> Reply {
+fn stranger(server: &Arc<Server>, route: &'static Route, head: &Parts, from: IpAddr) -> Reply {
     if server.is_too_many(from) {
         return too_many();
     }
@@ -134,7 +129,5 @@ fn stranger(
             .gate
             .refuse(&caller, Verb::Relay, "gateway key", why),
     );
-    let mut reply = spoken.problem(StatusCode::FORBIDDEN, "Invalid gateway key");
-    reply::guarded(reply.headers_mut());
-    reply
+    problem(StatusCode::FORBIDDEN, "Invalid gateway key")
 }

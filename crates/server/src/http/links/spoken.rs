@@ -41,24 +41,24 @@ impl Spoken {
             Self::Shipped => reply::of(StatusCode::OK, &json!({ "data": body })),
         }
     }
+}
 
-    /// Something that is not to be, in the shape daemons know.
-    pub(super) fn problem(self, status: StatusCode, message: &str) -> Reply {
-        let body = json!({"code": status.as_u16(), "message": message});
-        reply::value(status, &body)
-    }
+/// Something that is not to be, in the shape daemons know.
+pub(super) fn problem(status: StatusCode, message: &str) -> Reply {
+    let body = json!({"code": status.as_u16(), "message": message});
+    reply::value(status, &body)
+}
 
-    /// The same of a failure of ours, with its reason.
-    pub(super) fn failed(self, why: &Failure) -> Reply {
-        let status = reply::status_of(why);
-        let body = json!({
-            "code": status.as_u16(),
-            "message": why.message(),
-            "reason": why.reason().as_str(),
-            "hint": why.next_step(),
-        });
-        reply::value(status, &body)
-    }
+/// The same of a failure of ours, with its reason.
+pub(super) fn failed(why: &Failure) -> Reply {
+    let status = reply::status_of(why);
+    let body = json!({
+        "code": status.as_u16(),
+        "message": why.message(),
+        "reason": why.reason().as_str(),
+        "hint": why.next_step(),
+    });
+    reply::value(status, &body)
 }
 
 /// Milliseconds of a day.
