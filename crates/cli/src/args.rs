@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use accounts::{
-    ExtensionCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
+    ExtensionCommand, LinkCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
 };
 pub(crate) use connect::{ConfirmationFlag, ConnectArgs, SettingsCommand, StatusArgs};
 pub(crate) use oauth::OAuthArgs;
@@ -106,6 +106,9 @@ pub(crate) enum Command {
     /// Tokens for agents and programs
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Machines that are lent to agents over a link
+    #[command(subcommand)]
+    Link(LinkCommand),
     /// Extensions that registered themselves, and what they ask for
     #[command(subcommand)]
     Extension(ExtensionCommand),

@@ -8,8 +8,8 @@ use portcullis_gate::{Clock, Gate, GateParts, Keeper, Ledger, LedgerDown};
 use portcullis_policy::{Modes, Rule, Rules};
 use portcullis_proto::{Event, Failure, Principal, Reason, ScopeSet};
 use portcullis_server::{
-    Allowed, AuditAsk, AuditLine, AuditSieve, AuditSource, Doorman, FollowAudit, Guests, Identity,
-    Listening, McpHttp, Observer, Providers, Seen, Server, ServerParts, Via, listen,
+    Allowed, AuditAsk, AuditLine, AuditSieve, AuditSource, Doorman, FollowAudit, Gateway, Guests,
+    Identity, Listening, McpHttp, Observer, Providers, Seen, Server, ServerParts, Via, listen,
 };
 use portcullis_store::Store;
 
@@ -24,13 +24,19 @@ pub(crate) async fn serve(listener: TcpListener) -> std::io::Result<()> {
     let fixture = Fixture::new();
     let clock: Arc<dyn Clock> = Arc::new(Now(Instant::now()));
     let gate = gate(&clock);
+    // No fixture asks it anything, so it is never opened.
+    let store = Store::new("there-is-no-state");
     let server = Server::new(ServerParts {
+        gateway: Arc::new(Gateway::new(
+            store.clone(),
+            Arc::clone(&clock),
+            Arc::clone(&gate),
+        )),
         allowed: Allowed::at(address, "http"),
         doorman: Arc::new(Nothing),
         guests: Arc::new(Guests::new(Arc::clone(&gate), Vec::new())),
         machines: Arc::new(Providers::new(None, Vec::new())),
-        // No fixture asks it anything, so it is never opened.
-        store: Store::new("there-is-no-state"),
+        store,
         clock,
         observer: Arc::new(Nothing),
         mcp: McpHttp::serving(move || fixture.clone(), Arc::clone(&gate), SESSIONS),

@@ -96,6 +96,7 @@ mod tests {
             structured: Json::of(&json!({"content": text})).unwrap(),
             text: Json::of(text).unwrap(),
             is_error: false,
+            attached: Vec::new(),
         }
     }
 

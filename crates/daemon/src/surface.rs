@@ -44,7 +44,7 @@ impl Surface {
             tools: self
                 .tools
                 .iter()
-                .filter(|tool| is_tool_name(tool.name))
+                .filter(|tool| is_tool_name(&tool.name))
                 .map(tool)
                 .collect(),
             host_identifier: Some(self.host.clone()),
@@ -69,8 +69,8 @@ impl Surface {
 
 fn tool(spec: &ToolSpec) -> Tool {
     Tool {
-        name: spec.name.to_owned(),
-        description: Some(spec.description.to_owned()),
+        name: spec.name.clone().into_owned(),
+        description: Some(spec.description.clone().into_owned()),
         input_schema: spec.input_schema.clone(),
         annotations: Some(Annotations {
             category: Some(category_of(spec.group).to_owned()),

@@ -54,6 +54,7 @@ impl Attempt {
             class: Question::class_word(&asking),
             source: asking.source.to_string(),
             exact_path: Question::is_exact(&asking),
+            about: None,
             offered: self.offered(facts, &asking, approver.may_say_always()),
             asked_at: now,
             deadline: now.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),

@@ -273,7 +273,7 @@ impl Gate {
     }
 
     /// The book of what has no root and no path.
-    fn book_of(self: &Arc<Self>, caller: &Caller, verb: Verb, alleged: &str) -> Book {
+    pub(crate) fn book_of(self: &Arc<Self>, caller: &Caller, verb: Verb, alleged: &str) -> Book {
         let nothing = Facts {
             verb,
             resources: Vec::new(),

@@ -30,6 +30,7 @@ mod manifest;
 mod permit;
 mod question;
 mod recent;
+mod relay;
 mod root;
 mod session;
 
@@ -46,4 +47,5 @@ pub use manifest::{ApprovedBook, ApprovedExtension, BadManifest, ManifestPermiss
 pub use permit::{Live, Permit};
 pub use question::{Answer, Decision, Question, Surface};
 pub use recent::RecentChange;
+pub use relay::{Relay, Wanted};
 pub use root::{RootEntry, RootSpec};

@@ -127,6 +127,9 @@ pub struct Question {
     pub source: String,
     /// Whether a lasting answer covers the subtree or the exact path.
     pub exact_path: bool,
+    /// What a linked machine says it is about, where one asks: words of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
     /// The answers that count.
     pub offered: Vec<Decision>,
     /// When it was asked, in milliseconds since 1970.
@@ -172,6 +175,9 @@ impl Question {
     /// One sentence for a prompt: what would be done, to what, and what would
     /// run it.
     pub fn sentence(&self) -> String {
+        if let Some(about) = &self.about {
+            return format!("{} {about}", self.facts.verb);
+        }
         let paths: Vec<String> = self
             .facts
             .resources

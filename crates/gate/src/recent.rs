@@ -38,6 +38,7 @@ impl RecentChange {
             Verb::Read
             | Verb::ReadRedacted
             | Verb::Administer
+            | Verb::Relay
             | Verb::Stat
             | Verb::List
             | Verb::Tree

@@ -1,5 +1,7 @@
 //! Tool calls and replies: what every machine speaks, here or far away.
 
+use std::borrow::Cow;
+
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +31,44 @@ pub struct ToolReply {
     pub text: Json,
     /// Whether it is a failure.
     pub is_error: bool,
+    /// What is no text: pictures and files, of machines that return such.
+    pub attached: Vec<Attached>,
+}
+
+/// Something a tool returned that is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// A picture.
+    Image {
+        /// Its bytes, in base64.
+        data: String,
+        /// Its type.
+        mime_type: String,
+    },
+    /// A file.
+    Blob {
+        /// What it is called.
+        uri: String,
+        /// Its type, where it is known.
+        mime_type: Option<String>,
+        /// Its bytes, in base64.
+        blob: String,
+    },
+}
+
+impl Attached {
+    /// How long it is on a wire.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Image { data, .. } => data.len(),
+            Self::Blob { blob, .. } => blob.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl ToolReply {
@@ -53,6 +93,7 @@ impl ToolReply {
             structured: written(&structured),
             text: written(&text),
             is_error: true,
+            attached: Vec::new(),
         }
     }
 }
@@ -123,17 +164,17 @@ impl ToolTraits {
 #[serde(rename_all = "camelCase")]
 pub struct ToolSpec {
     /// Its name on every wire.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its name for people.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What it is for.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// The group a person switches it with.
     pub group: Group,
     /// What it does to the world.
     pub traits: ToolTraits,
     /// The JSON schema of its arguments.
     pub input_schema: Value,
-    /// The JSON schema of its structured result.
-    pub output_schema: Value,
+    /// The JSON schema of its structured result; nothing where a machine names none.
+    pub output_schema: Option<Value>,
 }

@@ -54,11 +54,13 @@ pub enum Verb {
     /// Change or ask for something of Portcullis itself: a sign-in, an answer, an
     /// extension.
     Administer,
+    /// Pass a call on to a linked machine, whose owner's rules decide there.
+    Relay,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Read,
         Self::ReadRedacted,
         Self::Stat,
@@ -80,6 +82,7 @@ impl Verb {
         Self::Archive,
         Self::Undo,
         Self::Administer,
+        Self::Relay,
     ];
 
     /// The verb as the audit spells it.
@@ -106,6 +109,7 @@ impl Verb {
             Self::Archive => "archive",
             Self::Undo => "undo",
             Self::Administer => "administer",
+            Self::Relay => "relay",
         }
     }
 
@@ -121,7 +125,8 @@ impl Verb {
             | Self::Search
             | Self::Inspect
             | Self::Watch
-            | Self::Administer => Group::FilesystemRead,
+            | Self::Administer
+            | Self::Relay => Group::FilesystemRead,
             Self::Write
             | Self::Edit
             | Self::Append
@@ -142,7 +147,7 @@ impl Verb {
             Self::Read | Self::ReadRedacted | Self::Search | Self::Inspect | Self::Copy => {
                 Access::Read
             }
-            Self::Stat | Self::Administer => Access::Metadata,
+            Self::Stat | Self::Administer | Self::Relay => Access::Metadata,
             Self::List | Self::Tree | Self::Glob => Access::List,
             Self::Write
             | Self::Edit

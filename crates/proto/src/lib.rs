@@ -27,7 +27,7 @@ mod trace;
 
 pub use access::{Access, AccessSet};
 pub use audit::{Counts, Event, Outcome, Phase, Staged};
-pub use call::{Json, ToolCall, ToolReply, ToolSpec, ToolTraits};
+pub use call::{Attached, Json, ToolCall, ToolReply, ToolSpec, ToolTraits};
 pub use digest::Digest;
 pub use error::{Category, ErrorKind, Failure};
 pub use facts::{Entity, Facts, Identity, Resource, Verb};

@@ -87,9 +87,11 @@ reasons! {
     Cancelled = "cancelled", IoError, Operational, "The caller cancelled it.";
     Deadline = "deadline", IoError, Operational, "It took longer than it may.";
     Overload = "overload", IoError, Operational, "Too much is under way already.";
+    LinkLost = "link_lost", IoError, Operational, "The link to the machine was lost before it answered; whether it was done is not known.";
     AuditUnavailable = "audit_unavailable", IoError, Operational, "The audit cannot be written, so nothing is done.";
     Bug = "bug", InternalError, Operational, "A defect of Portcullis.";
     BadArguments = "bad_arguments", ParseError, Operational, "The arguments do not fit the tool.";
+    NotOffered = "not_offered", ParseError, Operational, "The linked machine does not offer that.";
     UnknownTool = "unknown_tool", ParseError, Operational, "There is no tool of that name.";
     BadName = "bad_name", ParseError, Policy, "The path holds a character no path may hold.";
     BadCursor = "bad_cursor", ParseError, Operational, "The cursor is not one of ours.";

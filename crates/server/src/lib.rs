@@ -9,11 +9,13 @@
 )]
 
 mod answers;
+mod gateway;
 mod http;
 mod issuer;
 mod mcp;
 mod telemetry;
 
+pub use gateway::Gateway;
 pub use http::{
     Allowed, AuditAsk, AuditLine, AuditSieve, AuditSource, BadOrigin, Body, Credentials, Doorman,
     FollowAudit, Guests, Identity, Listening, Machines, Observer, Providers, REQUESTS_PER_SECOND,

@@ -1,5 +1,5 @@
-//! Our own state, in SQLite: rules, trust, questions, what counts once, and who
-//! may come in.
+//! Our own state, in SQLite: rules, trust, questions, what counts once, who may
+//! come in, and which machines are lent.
 //!
 //! One database, `state.db`, in a directory that hands/files vouches for. It is
 //! opened when it is first needed, and by as many processes as like: every
@@ -15,6 +15,7 @@ mod approver;
 mod db;
 mod desk;
 mod error;
+mod links;
 mod nonces;
 mod parked;
 mod questions;
@@ -31,6 +32,9 @@ pub use accounts::{
 };
 pub use approver::DurableApprover;
 pub use error::{StoreError, Trouble};
+pub use links::{
+    Lent, LinkKey, LinkKeyKind, LinkedMachine, Paired, Pairing, WaitingCall, machine_name,
+};
 pub use parked::ParkedApprover;
 pub use questions::{Said, Stage};
 pub use rules::{RuleId, StoredRule};

@@ -10,7 +10,7 @@ use crate::error::{StoreError, Trouble};
 const APPLICATION: i32 = 0x5043_4c53;
 
 /// Step n takes a database from version n to n + 1.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
 
 /// Triggers keep the counters, so that a change by hand (`sqlite3 state.db`)
 /// counts like one of ours.
@@ -183,6 +183,54 @@ CREATE TRIGGER switches_added AFTER INSERT ON switches
 CREATE TRIGGER switches_changed AFTER UPDATE ON switches
   BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
 CREATE TRIGGER switches_removed AFTER DELETE ON switches
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+";
+
+/// Machines people lend, what their daemons come with, and the calls under way.
+///
+/// A machine that is removed counts as a change, so that a server ends its link;
+/// that one was seen, or called, does not.
+const FIFTH: &str = "
+CREATE TABLE machines (
+  id TEXT PRIMARY KEY,
+  uid INTEGER NOT NULL REFERENCES users (uid) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  host TEXT NOT NULL,
+  root TEXT NOT NULL,
+  surface TEXT NOT NULL,
+  last_event INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  seen_at INTEGER NOT NULL,
+  UNIQUE (uid, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX machines_by_place ON machines (uid, host, root);
+
+CREATE TABLE link_keys (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+  uid INTEGER NOT NULL REFERENCES users (uid) ON DELETE CASCADE,
+  machine TEXT REFERENCES machines (id) ON DELETE CASCADE,
+  expires_at INTEGER
+) STRICT;
+CREATE INDEX link_keys_by_user ON link_keys (uid);
+CREATE INDEX link_keys_by_machine ON link_keys (machine) WHERE machine IS NOT NULL;
+
+CREATE TABLE link_calls (
+  id TEXT PRIMARY KEY,
+  machine TEXT NOT NULL REFERENCES machines (id) ON DELETE CASCADE,
+  event INTEGER NOT NULL,
+  call TEXT NOT NULL,
+  deadline INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'settled', 'failed')),
+  reply TEXT,
+  made_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX link_calls_by_event ON link_calls (machine, event);
+CREATE INDEX link_calls_by_time ON link_calls (made_at);
+
+CREATE TRIGGER machines_removed AFTER DELETE ON machines
+  BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+CREATE TRIGGER link_keys_removed AFTER DELETE ON link_keys WHEN old.machine IS NOT NULL
   BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
 ";
 

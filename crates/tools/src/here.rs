@@ -132,6 +132,7 @@ fn reply<T: Serialize>((structured, text): (T, String)) -> Result<ToolReply, Fai
             .map_err(|error| Failure::from(Reason::Bug).detail(error))?,
         text: quoted(&text),
         is_error: false,
+        attached: Vec::new(),
     })
 }
 

@@ -116,6 +116,7 @@ impl Reply {
             structured: Json::vouched(out),
             text: quoted(&show(self)),
             is_error: false,
+            attached: Vec::new(),
         }
     }
 }

@@ -147,6 +147,7 @@ impl Reply {
             structured: Json::vouched(out),
             text,
             is_error: false,
+            attached: Vec::new(),
         }
     }
 }

@@ -88,6 +88,33 @@ pub(crate) struct TokenCreateArgs {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum LinkCommand {
+    /// Print what to type on a machine that is to be lent; counts once, for 5 minutes
+    Create {
+        /// To whose agents [default: the first user who may administer]
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        /// Where the server is reached
+        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7654", value_parser = url)]
+        url: String,
+    },
+    /// List the machines that are lent
+    List {
+        /// Only of this user
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+    },
+    /// Remove a machine: running servers let go of it within 100 ms
+    Remove {
+        /// Its ID in the list; with --user, its name
+        machine: String,
+        /// Whose it is
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum ExtensionCommand {
     /// List the extensions and what they ask for
     List,

@@ -232,7 +232,10 @@ pub(crate) fn card(out: &mut Out, question: &Question, now: u64) -> Result<(), P
             paint(FAINT, format!("root {} ({})", resource.root, resource.kind))
         ))?;
     }
-    out.line(format_args!("  group    {}", question.facts.group()))?;
+    match &question.about {
+        Some(about) => out.line(format_args!("  about    {}", paint(BOLD, shown(about))))?,
+        None => out.line(format_args!("  group    {}", question.facts.group()))?,
+    }
     if let Some(class) = &question.class {
         let about = match class.as_str() {
             "secret" => "it holds credentials",

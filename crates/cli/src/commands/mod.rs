@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod extension;
 mod hammer;
+mod link;
 mod mcp;
 mod policy;
 mod recover;
@@ -43,6 +44,7 @@ pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
         Command::Settings(command) => settings::run(everywhere, env, command),
         Command::User(command) => user::run(everywhere, env, command),
         Command::Token(command) => token::run(everywhere, env, command),
+        Command::Link(command) => link::run(everywhere, env, command),
         Command::Extension(command) => extension::run(everywhere, env, command),
         Command::Undo(command) => undo::run(everywhere, env, command),
         Command::Recover(args) => recover::run(everywhere, env, args),

@@ -11,8 +11,8 @@ use portcullis_policy::RootPolicy;
 use portcullis_process::take_all_handles;
 use portcullis_proto::{Group, Mode, Principal, RootId, RootKind, ScopeSet, Subject};
 use portcullis_server::{
-    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Listening, Machines, McpHttp, Providers,
-    Rate, Server, ServerParts, Telemetry, Tls, listen,
+    Allowed, Credentials, Doorman, Gateway, Guests, HttpMcpParts, Listening, Machines, McpHttp,
+    Providers, Rate, Server, ServerParts, Telemetry, Tls, listen,
 };
 use portcullis_store::{Store, sign_in_url};
 use portcullis_tools::{Extensions, Here, Machine};
@@ -85,7 +85,7 @@ pub(crate) fn run(
         rate: Rate::per_second(args.max_requests),
         telemetry: noting,
     };
-    let (server, credentials) = server(&settings, &world, place, log)?;
+    let (server, credentials, gateway) = server(&settings, &world, place, log)?;
     let collector = reporting.as_ref().map(|to| to.endpoint.to_string());
     let said = Said {
         url: &url,
@@ -101,7 +101,7 @@ pub(crate) fn run(
     let (questions, clock) = (world.store.clone(), Arc::clone(&world.clock));
     let ended = runtime.block_on(async move {
         tokio::spawn(forget(questions, clock));
-        tokio::spawn(watch(live, watched, log));
+        tokio::spawn(watch(live, watched, gateway, log));
         if let Some(issuing) = issuing {
             tokio::spawn(issuing.keep_keys(log));
         }
@@ -245,7 +245,7 @@ fn server(
     world: &World,
     place: Place<'_>,
     log: Log,
-) -> Result<(Arc<Server>, Arc<Credentials>), Problem> {
+) -> Result<(Arc<Server>, Arc<Credentials>, Arc<Gateway>), Problem> {
     let gate = Arc::clone(world.authority.gate());
     let roots: Vec<RootId> = world
         .authority
@@ -275,8 +275,16 @@ fn server(
         credentials = credentials.with_issuer(Arc::clone(&issuing.issuer));
     }
     let credentials = Arc::new(credentials);
-    let machines: Arc<dyn Machines> =
-        Arc::new(Providers::new(local, place.evidence).with_extensions(extensions));
+    let gateway = Arc::new(Gateway::new(
+        world.store.clone(),
+        Arc::clone(&world.clock),
+        Arc::clone(&gate),
+    ));
+    let machines: Arc<dyn Machines> = Arc::new(
+        Providers::new(local, place.evidence)
+            .with_gateway(Arc::clone(&gateway))
+            .with_extensions(extensions),
+    );
     let data = world.data.clone();
     let mcp = McpHttp::new(HttpMcpParts {
         machines: Arc::clone(&machines),
@@ -293,6 +301,7 @@ fn server(
         doorman: Arc::clone(&credentials) as Arc<dyn Doorman>,
         guests,
         machines,
+        gateway: Arc::clone(&gateway),
         store: world.store.clone(),
         clock: Arc::clone(&world.clock),
         observer: Arc::new(log),
@@ -304,7 +313,7 @@ fn server(
         oauth: place.issuing.map(|issuing| issuing.resource.clone()),
         telemetry: place.telemetry,
     });
-    Ok((server, credentials))
+    Ok((server, credentials, gateway))
 }
 
 /// What whoever starts a server is told.
@@ -359,7 +368,12 @@ fn banner(everywhere: &Everywhere, settings: &Settings, said: &Said<'_>) -> Resu
 
 /// Puts in force what other processes change, until the runtime ends. It is
 /// what the watchdog watches: a server that cannot look at its state is stuck.
-async fn watch(live: Arc<LiveRules>, credentials: Arc<Credentials>, log: Log) {
+async fn watch(
+    live: Arc<LiveRules>,
+    credentials: Arc<Credentials>,
+    gateway: Arc<Gateway>,
+    log: Log,
+) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut told = false;
@@ -370,7 +384,10 @@ async fn watch(live: Arc<LiveRules>, credentials: Arc<Credentials>, log: Log) {
         // Each for itself: a rule that cannot be read must not keep a credential
         // alive that was revoked.
         let rules = live.refresh();
-        let known = credentials.refresh().map_err(Problem::from);
+        let known = credentials
+            .refresh()
+            .and(gateway.refresh())
+            .map_err(Problem::from);
         match rules.and_then(|changed| known.map(|()| changed)) {
             Ok(changed) => {
                 told = false;
@@ -395,6 +412,10 @@ async fn forget(store: Store, clock: Arc<dyn Clock>) {
         tick.tick().await;
         let (store, now) = (store.clone(), clock.now_ms());
         // What cannot be forgotten now is the next time.
-        drop(tokio::task::spawn_blocking(move || store.prune(now)).await);
+        let forgotten = tokio::task::spawn_blocking(move || {
+            drop(store.prune(now));
+            drop(store.prune_link_calls(now));
+        });
+        drop(forgotten.await);
     }
 }

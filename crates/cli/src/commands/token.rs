@@ -69,13 +69,12 @@ fn create(store: &Store, record: &Recorded, args: &TokenCreateArgs) -> Result<En
     Ok(Ending::Fine)
 }
 
-fn first_admin(store: &Store) -> Result<String, Problem> {
+pub(crate) fn first_admin(store: &Store) -> Result<String, Problem> {
     let users = store.users()?;
     let admin = users.into_iter().find(|user| user.scopes.has(Scope::Admin));
     admin.map(|user| user.name).ok_or_else(|| {
-        Problem::new("There is no user yet, and a token is somebody's.").hint(
-            "Add the first, who may do everything: portcullis user add NAME; then make the token.",
-        )
+        Problem::new("There is no user yet, and this is somebody's.")
+            .hint("Add the first, who may do everything: portcullis user add NAME; then try again.")
     })
 }
 

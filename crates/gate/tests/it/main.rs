@@ -19,6 +19,7 @@ mod hidden;
 mod hooks;
 mod mutations;
 mod parked;
+mod relay;
 mod rig;
 mod roots;
 mod waits;

@@ -7,8 +7,10 @@ use portcullis_tools::{Extensions, Machine};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use super::identity::Identity;
+use crate::gateway::{Gateway, Link, There};
 
 /// The machines there are, for whoever asks.
 pub trait Machines: Send + Sync {
@@ -18,6 +20,11 @@ pub trait Machines: Send + Sync {
 
     /// What there is and why, for `/status`, and whether files are switched on.
     fn status(&self, identity: &Identity, filesystem_enabled: bool) -> Value;
+
+    /// Hears whose machines change, where any do.
+    fn changes(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        None
+    }
 
     /// Removes what an extension that was removed has stored, where any store.
     fn forget_extension(&self, _storage: &RootId) -> Result<(), Failure> {
@@ -35,17 +42,20 @@ pub(crate) struct StatusReply {
     user: String,
     /// What it is for, with commas.
     scopes: String,
-    /// Where the files are: on this machine, or nowhere.
-    #[schemars(extend("enum" = ["local", "none"]))]
+    /// Where the files are: on a linked machine, on this one, or nowhere.
+    #[schemars(extend("enum" = ["gateway", "local", "none"]))]
     provider: &'static str,
+    /// The machines that are linked, the newest link first.
+    machines: Vec<String>,
     /// On what that was decided.
     evidence: Vec<String>,
     /// Whether the person's files are switched on.
     filesystem_enabled: bool,
 }
 
-/// The machine this server runs on, or none.
+/// Linked machines, the machine this server runs on, or none.
 pub struct Providers {
+    gateway: Option<Arc<Gateway>>,
     local: Option<Arc<dyn Machine>>,
     /// The extensions that work here, each with a machine of its own.
     extensions: Option<Arc<Extensions>>,
@@ -56,6 +66,7 @@ pub struct Providers {
 impl std::fmt::Debug for Providers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Providers")
+            .field("gateway", &self.gateway.is_some())
             .field("local", &self.local.is_some())
             .field("extensions", &self.extensions.is_some())
             .field("evidence", &self.evidence)
@@ -67,9 +78,31 @@ impl Providers {
     /// With the machine it runs on, if that is served, and why.
     pub fn new(local: Option<Arc<dyn Machine>>, evidence: Vec<String>) -> Self {
         Self {
+            gateway: None,
             local,
             extensions: None,
             evidence,
+        }
+    }
+
+    /// With the machines that people link.
+    #[must_use]
+    pub fn with_gateway(mut self, gateway: Arc<Gateway>) -> Self {
+        self.gateway = Some(gateway);
+        self
+    }
+
+    /// What of a person is linked; an extension has no machine but its own.
+    fn linked(&self, identity: &Identity) -> Vec<Arc<Link>> {
+        match (&self.gateway, &identity.principal) {
+            (None, _)
+            | (
+                Some(_),
+                Principal::Extension { .. } | Principal::Core { .. } | Principal::Automation { .. },
+            ) => Vec::new(),
+            (Some(gateway), Principal::User { .. } | Principal::Token { .. }) => {
+                gateway.of(&identity.user)
+            }
         }
     }
 
@@ -91,8 +124,21 @@ impl Machines for Providers {
             Principal::Core { .. }
             | Principal::User { .. }
             | Principal::Token { .. }
-            | Principal::Automation { .. } => self.local.clone(),
+            | Principal::Automation { .. } => {
+                let there = self.gateway.as_ref().and_then(|gateway| {
+                    let links = self.linked(identity);
+                    There::of(gateway, links, self.local.clone(), identity.scopes)
+                });
+                match there {
+                    Some(there) => Some(Arc::new(there)),
+                    None => self.local.clone(),
+                }
+            }
         }
+    }
+
+    fn changes(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        Some(self.gateway.as_ref()?.changes())
     }
 
     fn forget_extension(&self, storage: &RootId) -> Result<(), Failure> {
@@ -103,15 +149,23 @@ impl Machines for Providers {
     }
 
     fn status(&self, identity: &Identity, filesystem_enabled: bool) -> Value {
+        let machines: Vec<String> = self
+            .linked(identity)
+            .iter()
+            .map(|link| link.about().name.clone())
+            .collect();
         let status = StatusReply {
             version: env!("CARGO_PKG_VERSION"),
             user: identity.user.as_ref().to_owned(),
             scopes: identity.scopes.to_string(),
-            provider: if self.local.is_some() {
+            provider: if !machines.is_empty() {
+                "gateway"
+            } else if self.local.is_some() {
                 "local"
             } else {
                 "none"
             },
+            machines,
             evidence: self.evidence.clone(),
             filesystem_enabled,
         };

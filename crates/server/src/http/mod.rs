@@ -14,6 +14,7 @@ mod guests;
 mod held;
 mod identity;
 mod limits;
+mod links;
 mod listener;
 mod machines;
 mod openapi;

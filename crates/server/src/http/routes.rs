@@ -18,6 +18,8 @@ pub(crate) enum Op {
     Files(Files),
     /// MCP, whatever it asks for.
     Mcp(Mcp),
+    /// Asked by the daemon of a linked machine, with a key of its own.
+    Daemon(Daemon),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +48,10 @@ pub(crate) enum Desk {
     RemoveExtension,
     OpenApi,
     Switch,
+    CreateLink,
+    LinkStatus,
+    EndLinks,
+    Preferences,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +88,16 @@ pub(crate) enum Mcp {
     Post,
     Get,
     Delete,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Daemon {
+    Init,
+    Events,
+    Poll,
+    Response,
+    Progress,
+    Disconnect,
 }
 
 /// One route.
@@ -181,6 +197,23 @@ pub(crate) const ROUTES: &[Route] = table! {
     Desk OpenApi GET "/openapi.json" None, Some("portcullis_openapi");
     Desk Switch POST "/filesystem/toggle" None, Some("portcullis_filesystem_toggle");
     Desk Switch POST "/instance-ai/filesystem/toggle" None, Some("portcullis_filesystem_toggle");
+    Desk CreateLink POST "/instance-ai/gateway/create-link" APPROVE, Some("portcullis_links");
+    Desk LinkStatus GET "/instance-ai/gateway/status" None, Some("portcullis_links");
+    Desk EndLinks POST "/instance-ai/gateway/disconnect-session" APPROVE, Some("portcullis_links");
+    Daemon Init POST "/instance-ai/gateway/init" None, Some("portcullis_links");
+    Daemon Events GET "/instance-ai/gateway/events" None, Some("portcullis_links");
+    Daemon Response POST "/instance-ai/gateway/response/{id}" None, Some("portcullis_links");
+    Daemon Disconnect POST "/instance-ai/gateway/disconnect" None, Some("portcullis_links");
+    Desk CreateLink POST "/rest/instance-ai/gateway/create-link" APPROVE, Some("portcullis_links");
+    Desk LinkStatus GET "/rest/instance-ai/gateway/status" None, Some("portcullis_links");
+    Desk EndLinks POST "/rest/instance-ai/gateway/disconnect-session" APPROVE, Some("portcullis_links");
+    Desk Preferences PUT "/rest/instance-ai/preferences" None, Some("portcullis_filesystem_toggle");
+    Daemon Init POST "/rest/instance-ai/gateway/init" None, Some("portcullis_links");
+    Daemon Events GET "/rest/instance-ai/gateway/events" None, Some("portcullis_links");
+    Daemon Poll GET "/rest/instance-ai/gateway/poll" None, Some("portcullis_links");
+    Daemon Response POST "/rest/instance-ai/gateway/response/{id}" None, Some("portcullis_links");
+    Daemon Progress POST "/rest/instance-ai/gateway/progress/{id}" None, Some("portcullis_links");
+    Daemon Disconnect POST "/rest/instance-ai/gateway/disconnect" None, Some("portcullis_links");
     Mcp Post POST "/mcp" None, Some("portcullis_mcp");
     Mcp Get GET "/mcp" None, Some("portcullis_mcp");
     Mcp Delete DELETE "/mcp" None, Some("portcullis_mcp");
@@ -200,6 +233,8 @@ pub struct RouteRow {
     pub path: &'static str,
     /// What the credential has to be for.
     pub scope: Option<Scope>,
+    /// Whether daemons come there with a key of their own, and nobody else does.
+    pub of_daemons: bool,
 }
 
 /// Every route there is.
@@ -212,6 +247,7 @@ pub fn routes() -> Vec<RouteRow> {
             method: route.method.as_str(),
             path: route.path,
             scope: route.scope,
+            of_daemons: matches!(route.op, Op::Daemon(_)),
         })
         .collect()
 }
@@ -311,6 +347,19 @@ mod tests {
                 "/openapi.json",
                 "/filesystem/toggle",
                 "/instance-ai/filesystem/toggle",
+                "/instance-ai/gateway/status",
+                "/instance-ai/gateway/init",
+                "/instance-ai/gateway/events",
+                "/instance-ai/gateway/response/{id}",
+                "/instance-ai/gateway/disconnect",
+                "/rest/instance-ai/gateway/status",
+                "/rest/instance-ai/preferences",
+                "/rest/instance-ai/gateway/init",
+                "/rest/instance-ai/gateway/events",
+                "/rest/instance-ai/gateway/poll",
+                "/rest/instance-ai/gateway/response/{id}",
+                "/rest/instance-ai/gateway/progress/{id}",
+                "/rest/instance-ai/gateway/disconnect",
                 "/mcp",
                 "/mcp",
                 "/mcp",

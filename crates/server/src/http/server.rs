@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use portcullis_gate::{Caller, Clock, Gate};
 use portcullis_proto::Verb;
 use portcullis_store::{Store, Switch};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::called::Called;
@@ -22,12 +23,14 @@ use super::guard::{Allowed, Turned};
 use super::guests::{Guests, NotIn};
 use super::held::{holding, is_stream};
 use super::identity::Identity;
+use super::links;
 use super::machines::Machines;
 use super::reply::{self, Reply};
 use super::rest;
 use super::routes::{Desk, Files, Found, Mcp, Op, Open, Route, find};
 use super::shares::{Holder, Shares, over};
 use super::speaking;
+use crate::gateway::Gateway;
 use crate::mcp::{McpHttp, OAuthResource, Wrong};
 use crate::telemetry::Telemetry;
 
@@ -55,6 +58,8 @@ pub struct ServerParts {
     pub url: String,
     /// How long a question waits for a person.
     pub patience: Duration,
+    /// The machines that are linked.
+    pub gateway: Arc<Gateway>,
     /// MCP at `/mcp`.
     pub mcp: McpHttp,
     /// Who else issues tokens, as clients are told.
@@ -170,7 +175,18 @@ impl Server {
     /// Ends what would go on for ever: streams of events.
     pub(super) fn end_streams(&self) {
         self.ending.cancel();
+        self.parts.gateway.hang_up();
         self.parts.mcp.end_streams();
+    }
+
+    /// Counts one more key that is nobody's from there; whether that is too many.
+    pub(super) fn is_too_many(&self, from: IpAddr) -> bool {
+        self.door.is_too_many(from, self.parts.clock.monotonic_us())
+    }
+
+    /// Tells a person who listens to their questions something else of theirs.
+    pub(super) fn tell_owner(&self, user: &str, event: &'static str, id: &str, value: &Value) {
+        self.feeds.tell(user, event, id, value);
     }
 
     /// Raised when streams have to end.
@@ -269,6 +285,13 @@ impl Server {
                 }
                 return reply;
             }
+            if let Op::Daemon(daemon) = route.op {
+                let id = match found {
+                    Found::Route(_, id) => id.map(str::to_owned),
+                    Found::OtherMethods(_) | Found::Nothing => None,
+                };
+                return links::answer(self, (route, daemon, id), head, body, from).await;
+            }
         }
         let now_us = self.parts.clock.monotonic_us();
         let presented = presented(&head.headers, self.cookie);
@@ -331,6 +354,8 @@ impl Server {
             Op::Desk(desk) => desk::at(self, asked, desk).await,
             Op::Mcp(_) => speaking::answer(self, asked).await,
             Op::Open(open) => self.open(open, &asked.head, asked.body).await,
+            // Answered above, by another door.
+            Op::Daemon(_) => no_route(),
         };
         match (place, lacking) {
             (Some(place), _) if is_stream(&reply) => holding(reply, place),
@@ -399,7 +424,11 @@ fn may_stream(op: Op, headers: &http::HeaderMap) -> bool {
         | Op::Desk(Desk::WatchApprovals | Desk::WatchAudit)
         | Op::Mcp(Mcp::Get) => true,
         Op::Files(Files::Search) => rest::is_to_be_told(headers),
-        Op::Files(_) | Op::Desk(_) | Op::Mcp(Mcp::Post | Mcp::Delete) | Op::Open(_) => false,
+        Op::Files(_)
+        | Op::Desk(_)
+        | Op::Mcp(Mcp::Post | Mcp::Delete)
+        | Op::Open(_)
+        | Op::Daemon(_) => false,
     }
 }
 
@@ -425,7 +454,7 @@ fn no_route() -> Reply {
     )
 }
 
-fn too_many() -> Reply {
+pub(super) fn too_many() -> Reply {
     let mut reply = reply::refused(
         StatusCode::TOO_MANY_REQUESTS,
         "Too many credentials that stand for nobody came from this address.",
@@ -469,7 +498,7 @@ fn preflight() -> Reply {
     let headers = reply.headers_mut();
     headers.insert(
         http::header::ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("GET, HEAD, POST, DELETE"),
+        HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"),
     );
     headers.insert(
         http::header::ACCESS_CONTROL_ALLOW_HEADERS,

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::changed::Changes;
 use super::errand::{Brought, Errand, Parked, unless_cancelled};
 use super::seat::{Seat, Seats};
 use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, Watched, tell_changes, tell_end};
@@ -176,6 +177,9 @@ impl ServerHandler for Handler {
             .enable_prompts()
             .build();
         if matches!(self.seats, Seats::Each(_)) {
+            if let Some(tools) = &mut capabilities.tools {
+                tools.list_changed = Some(true);
+            }
             let tasks = ServerCapabilities::builder().enable_tasks().build();
             capabilities.extensions = tasks.extensions;
         }
@@ -191,6 +195,9 @@ impl ServerHandler for Handler {
     ) -> Result<InitializeResult, ErrorData> {
         let introduction = self.introduction(&context)?;
         context.peer.set_peer_info(request.clone());
+        if let Some(changes) = Changes::of(&self.seats, &context) {
+            tokio::spawn(changes.tell_session(context.peer.clone()));
+        }
         Ok(self
             .negotiate_initialize(&request)?
             .with_instructions(introduction))
@@ -443,11 +450,11 @@ impl ServerHandler for Handler {
     ) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten();
         let accepted = uris.take(MAX_SUBSCRIPTIONS).cloned();
-        Some(
-            SubscriptionFilter::builder()
-                .resource_subscriptions(accepted)
-                .build(),
-        )
+        let mut filter = SubscriptionFilter::builder().resource_subscriptions(accepted);
+        if requested.tools_list_changed == Some(true) && matches!(self.seats, Seats::Each(_)) {
+            filter = filter.tools_list_changed();
+        }
+        Some(filter.build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
@@ -460,6 +467,11 @@ impl ServerHandler for Handler {
                 }
                 Err(failure) => tell_end(uri, &failure, &ear).await,
             }
+        }
+        if context.accepted().tools_list_changed == Some(true)
+            && let Some(changes) = Changes::of(&self.seats, context.request_context())
+        {
+            told.spawn(changes.tell_stream(context.sink().clone()));
         }
         // When nothing is watched any more there is nothing to listen to.
         tokio::select! {

@@ -9,6 +9,7 @@
 //! for all requests, over HTTP each request says so itself.
 
 mod ask;
+mod changed;
 mod errand;
 mod handler;
 mod http;

@@ -13,11 +13,15 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 pub(super) fn tool(spec: &ToolSpec) -> Tool {
-    let mut tool = Tool::new(spec.name, spec.description, object(&spec.input_schema));
-    tool.title = Some(spec.title.to_owned());
-    tool.output_schema = Some(object(&spec.output_schema));
+    let mut tool = Tool::new(
+        spec.name.clone(),
+        spec.description.clone(),
+        object(&spec.input_schema),
+    );
+    tool.title = Some(spec.title.clone().into_owned());
+    tool.output_schema = spec.output_schema.as_ref().map(object);
     tool.annotations = Some(
-        ToolAnnotations::with_title(spec.title)
+        ToolAnnotations::with_title(spec.title.clone())
             .read_only(spec.traits.read_only)
             .destructive(spec.traits.destructive)
             .idempotent(spec.traits.idempotent)

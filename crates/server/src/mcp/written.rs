@@ -9,10 +9,11 @@
 //! Over HTTP rmcp writes the message itself, so there a result is the tree.
 
 use portcullis_gate::Warrant;
-use portcullis_proto::ToolReply;
+use portcullis_proto::{Attached, ToolReply};
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResult, ContentBlock, JsonRpcMessage, JsonRpcResponse, MetaObject, ServerResult,
+    CallToolResult, ContentBlock, JsonRpcMessage, JsonRpcResponse, MetaObject, ResourceContents,
+    ServerResult,
 };
 use rmcp::service::TxJsonRpcMessage;
 use serde::Serialize;
@@ -64,7 +65,9 @@ pub(super) fn result(
 fn tree(reply: &ToolReply, warrant: Option<&Warrant>) -> CallToolResult {
     // What a tool wrote is JSON: nothing else can stand there.
     let text = serde_json::from_str::<String>(reply.text.get()).unwrap_or_default();
-    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    let mut content = vec![ContentBlock::text(text)];
+    content.extend(reply.attached.iter().map(attached));
+    let mut result = CallToolResult::success(content);
     result.structured_content = serde_json::from_str(reply.structured.get()).ok();
     result.is_error = Some(reply.is_error);
     result.meta = warrant
@@ -77,12 +80,36 @@ fn tree(reply: &ToolReply, warrant: Option<&Warrant>) -> CallToolResult {
     result
 }
 
+/// What is no text, in MCP's shapes.
+fn attached(one: &Attached) -> ContentBlock {
+    match one {
+        Attached::Image { data, mime_type } => ContentBlock::image(data, mime_type),
+        Attached::Blob {
+            uri,
+            mime_type,
+            blob,
+        } => ContentBlock::resource(ResourceContents::BlobResourceContents {
+            uri: uri.clone(),
+            mime_type: mime_type.clone(),
+            blob: blob.clone(),
+            meta: None,
+        }),
+    }
+}
+
 fn written(reply: &ToolReply, warrant: Option<&Warrant>) -> CallToolResult {
     let (text, structured) = (reply.text.get(), reply.structured.get());
     let mut fields = String::with_capacity(text.len() + structured.len() + 512);
     fields.push_str(r#""content":[{"type":"text","text":"#);
     fields.push_str(text);
-    fields.push_str(r#"}],"structuredContent":"#);
+    fields.push('}');
+    for one in &reply.attached {
+        if let Ok(one) = serde_json::to_string(&attached(one)) {
+            fields.push(',');
+            fields.push_str(&one);
+        }
+    }
+    fields.push_str(r#"],"structuredContent":"#);
     fields.push_str(structured);
     fields.push_str(r#","isError":"#);
     fields.push_str(if reply.is_error { "true" } else { "false" });

@@ -371,6 +371,21 @@ impl Events {
         }
     }
 
+    /// The data of the next event that has no name; nothing once the stream ended.
+    pub(crate) fn next_unnamed(&mut self) -> Option<Event> {
+        loop {
+            while let Some((block, rest)) = self.rest.split_once("\n\n") {
+                let event = block_of(block);
+                self.rest = rest.to_owned();
+                if event.name.is_empty() && !event.data.is_null() {
+                    return Some(event);
+                }
+            }
+            let chunk = self.connection.chunk().ok()??;
+            self.rest.push_str(&String::from_utf8(chunk).unwrap());
+        }
+    }
+
     /// The next event of that name.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, name: &str) -> Event {
@@ -386,6 +401,11 @@ impl Events {
 }
 
 fn parse(block: &str) -> Option<Event> {
+    let event = block_of(block);
+    (!event.name.is_empty()).then_some(event)
+}
+
+fn block_of(block: &str) -> Event {
     let mut event = Event::default();
     for line in block.lines() {
         match line.split_once(": ") {
@@ -398,5 +418,5 @@ fn parse(block: &str) -> Option<Event> {
             Some(_) | None => {}
         }
     }
-    (!event.name.is_empty()).then_some(event)
+    event
 }

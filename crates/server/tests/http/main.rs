@@ -12,9 +12,13 @@
 )]
 
 mod client;
+mod daemon;
 mod extension_roots;
 mod extensions;
 mod files;
+mod gateway;
+mod gateway_keys;
+mod gateway_ours;
 mod guard;
 mod hostile;
 mod isolation;

@@ -16,8 +16,8 @@ use portcullis_proto::{
     ScopeSet, SessionId, Subject,
 };
 use portcullis_server::{
-    Allowed, Credentials, Doorman, Guests, HttpMcpParts, Issuer, Listening, Machines, McpHttp,
-    McpParts, OAuthResource, Observer, Providers, REQUESTS_PER_SECOND, Rate, Seen, Server,
+    Allowed, Credentials, Doorman, Gateway, Guests, HttpMcpParts, Issuer, Listening, Machines,
+    McpHttp, McpParts, OAuthResource, Observer, Providers, REQUESTS_PER_SECOND, Rate, Seen, Server,
     ServerParts, Tls, listen,
 };
 use portcullis_store::{NewToken, Store};
@@ -103,6 +103,7 @@ pub(crate) struct World {
     rate: Rate,
     handles: u64,
     issuer: Option<Arc<Issuer>>,
+    answers_within: Duration,
 }
 
 impl World {
@@ -146,7 +147,14 @@ impl World {
             rate: Rate::per_second(REQUESTS_PER_SECOND),
             handles: 1_024,
             issuer: None,
+            answers_within: PATIENCE,
         }
+    }
+
+    /// Linked machines have to answer within so long.
+    pub(crate) fn answered_within(mut self, patience: Duration) -> Self {
+        self.answers_within = patience;
+        self
     }
 
     /// Tokens of that issuer count, too.
@@ -266,8 +274,13 @@ impl World {
             state_key: Arc::new(|| Ok(vec![7; 32])),
             patience: self.patience,
         };
+        let gateway = Gateway::new(self.store.clone(), clock.clone(), gate.clone())
+            .answering_within(self.answers_within);
+        let gateway = Arc::new(gateway);
         let machines: Arc<dyn Machines> = Arc::new(
-            Providers::new(Some(machine), vec!["a test".to_owned()]).with_extensions(extensions),
+            Providers::new(Some(machine), vec!["a test".to_owned()])
+                .with_gateway(gateway.clone())
+                .with_extensions(extensions),
         );
         let mcp = McpHttp::new(HttpMcpParts {
             machines: machines.clone(),
@@ -284,6 +297,7 @@ impl World {
             doorman: credentials.clone(),
             guests,
             machines,
+            gateway: gateway.clone(),
             store: self.store.clone(),
             clock,
             observer: observer.clone(),
@@ -312,6 +326,7 @@ impl World {
                     loop {
                         tokio::time::sleep(LOOK_EVERY).await;
                         looking.refresh().unwrap();
+                        gateway.refresh().unwrap();
                     }
                 });
                 let listening = Listening {

@@ -19,6 +19,9 @@ pub use switches::Switch;
 pub use tokens::{NewToken, Token};
 pub use users::{User, is_user_name};
 
+pub(crate) use secret::{digest_of, new_id, random_text};
+pub(crate) use users::require as user_number;
+
 use portcullis_proto::ScopeSet;
 
 use crate::error::StoreError;
@@ -43,7 +46,7 @@ fn stored_scopes(text: &str) -> Result<ScopeSet, StoreError> {
     ScopeSet::parse(text).map_err(StoreError::damaged)
 }
 
-/// A time as SQLite held it.
-fn time(stored: i64) -> u64 {
+/// A time or a number as SQLite held it.
+pub(crate) fn time(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or_default()
 }

@@ -18,6 +18,8 @@ const ID: usize = 10;
 const CHANCE: usize = 32;
 /// The characters those bytes are written in.
 const TEXT: usize = 43;
+/// Bytes of chance in a key that is written in thirty-two characters.
+const KEY: usize = 24;
 /// Thirty-two letters, so a byte picks one without a bias.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
@@ -31,7 +33,7 @@ pub(super) type Digest = [u8; 32];
 pub struct Revealed(Box<str>);
 
 impl Revealed {
-    pub(super) fn new(text: String) -> Self {
+    pub(crate) fn new(text: String) -> Self {
         Self(text.into_boxed_str())
     }
 
@@ -48,7 +50,7 @@ impl fmt::Debug for Revealed {
 }
 
 /// A new id.
-pub(super) fn new_id() -> Result<String, StoreError> {
+pub(crate) fn new_id() -> Result<String, StoreError> {
     let chance: [u8; ID] = random()?;
     Ok(chance
         .iter()
@@ -67,6 +69,16 @@ pub(super) fn new_secret() -> Result<(String, Digest), StoreError> {
 /// What is stored of a secret.
 pub(super) fn digest(secret: &[u8]) -> Digest {
     Sha256::digest(secret).into()
+}
+
+/// Thirty-two characters of chance, for a key that has no id.
+pub(crate) fn random_text() -> Result<String, StoreError> {
+    Ok(URL_SAFE_NO_PAD.encode(random::<KEY>()?))
+}
+
+/// What is stored of a whole key.
+pub(crate) fn digest_of(key: &str) -> [u8; 32] {
+    digest(key.as_bytes())
 }
 
 /// The id and the secret of a presented `<id>_<secret>`.

@@ -136,7 +136,7 @@ pub(super) fn find(tx: &Transaction<'_>, name: &str) -> Result<Option<i64>, Stor
 }
 
 /// The number of the user called `name`, who has to be there.
-pub(super) fn require(tx: &Transaction<'_>, name: &str) -> Result<i64, StoreError> {
+pub(crate) fn require(tx: &Transaction<'_>, name: &str) -> Result<i64, StoreError> {
     find(tx, name)?.ok_or_else(|| {
         // What was typed is shown only if it can be a name.
         let message = if is_user_name(name) {

@@ -105,6 +105,7 @@ pub(crate) fn question(name: &str) -> Question {
         class: Some("secret".to_owned()),
         source: "builtin:secret".to_owned(),
         exact_path: true,
+        about: None,
         offered: vec![Decision::AllowOnce, Decision::DenyOnce],
         asked_at: NOW,
         deadline: NOW + 55_000,

@@ -15,4 +15,5 @@ mod content;
 mod extensions;
 mod file;
 mod kit;
+mod links;
 mod processes;

@@ -70,6 +70,7 @@ impl<'a> Case<'a> {
             Verb::Read
             | Verb::ReadRedacted
             | Verb::Administer
+            | Verb::Relay
             | Verb::Stat
             | Verb::List
             | Verb::Tree

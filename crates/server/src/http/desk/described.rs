@@ -1,7 +1,7 @@
 //! What is asked of the server itself, as the OpenAPI document tells it.
 
 use schemars::JsonSchema;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::openapi::{Described, Shapes};
 use super::super::rest::Health;
@@ -13,7 +13,7 @@ use super::extensions::{
     RegisterBody,
 };
 use super::signing::{SignInBody, SignInReply};
-use super::switch::{SwitchBody, SwitchReply};
+use super::switch::{Preferences, SwitchBody, SwitchReply};
 
 /// What an OAuth client reads: RFC 9728.
 #[derive(JsonSchema)]
@@ -57,6 +57,11 @@ pub(in crate::http) fn described_open(open: Open, shapes: &mut Shapes) -> Descri
             .giving::<ProtectedResource>(200, "The metadata.")
             .failing(&[404]),
     }
+}
+
+/// An object whose members the protocol's page tells.
+fn anything() -> Value {
+    json!({"type": "object", "additionalProperties": true})
 }
 
 pub(in crate::http) fn described(desk: Desk, shapes: &mut Shapes) -> Described<'_> {
@@ -127,6 +132,20 @@ pub(in crate::http) fn described(desk: Desk, shapes: &mut Shapes) -> Described<'
             .about("A person does it, signed in, or a credential with the scope admin.")
             .taking::<SwitchBody>()
             .giving::<SwitchReply>(200, "How they are now.")
+            .failing(&[500, 503]),
+        Desk::Preferences => Described::of(shapes, "The same switch, as n8n spells it")
+            .taking::<Preferences>()
+            .giving_as(200, "How it is now, in `data`.", &[("application/json", anything())])
+            .failing(&[500, 503]),
+        Desk::CreateLink => Described::of(shapes, "Makes a pairing token, to lend a machine with")
+            .about("It counts once, for 5 minutes; the same one while it counts. Below /rest it stands in `data`.")
+            .giving_as(200, "The token, and what to type on the machine.", &[("application/json", anything())])
+            .failing(&[500, 503]),
+        Desk::LinkStatus => Described::of(shapes, "Whether a machine of yours is linked")
+            .about("Of several, the newest. Below /rest it stands in `data`.")
+            .giving_as(200, "Which, and what it lends.", &[("application/json", anything())]),
+        Desk::EndLinks => Described::of(shapes, "Ends the session of every machine of yours")
+            .giving_as(200, "Their keys count no more.", &[("application/json", anything())])
             .failing(&[500, 503]),
         Desk::OpenApi => Described::of(shapes, "This document").giving_as(
             200,

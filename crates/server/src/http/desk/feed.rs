@@ -56,6 +56,25 @@ impl Feeds {
             tokio::spawn(tell_questions(Arc::downgrade(server), known, send));
         })
     }
+
+    /// Tells `user`, where they listen, something that is no question.
+    pub(crate) fn tell(&self, user: &str, event: &'static str, id: &str, value: &Value) {
+        let slot = self
+            .questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(send) = slot.as_ref().and_then(broadcast::WeakSender::upgrade) {
+            let item = Item {
+                owner: Some(user.to_owned()),
+                event,
+                id: id.to_owned(),
+                value: value.clone(),
+                question: None,
+            };
+            // Nobody may listen any more.
+            send.send(Arc::new(item)).ok();
+        }
+    }
 }
 
 fn running(slot: &Mutex<Option<broadcast::WeakSender<Arc<Item>>>>) -> Option<Listener> {

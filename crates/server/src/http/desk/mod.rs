@@ -7,6 +7,7 @@ mod audit_feed;
 mod described;
 mod extensions;
 mod feed;
+mod links;
 mod metrics;
 mod pages;
 mod questions;
@@ -65,6 +66,10 @@ pub(super) async fn at(server: &Arc<Server>, asked: Asked, desk: Desk) -> Reply 
         Desk::RemoveExtension => extensions::remove(server, asked).await,
         Desk::OpenApi => super::openapi::tell(),
         Desk::Switch => switch::switch(server, asked).await,
+        Desk::CreateLink => links::create(server, &asked).await,
+        Desk::LinkStatus => links::status(server, &asked),
+        Desk::EndLinks => links::end(server, &asked).await,
+        Desk::Preferences => switch::prefer(server, asked).await,
     }
 }
 

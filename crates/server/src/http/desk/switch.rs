@@ -10,8 +10,10 @@ use portcullis_proto::{Failure, Reason, Scope};
 use portcullis_store::Switch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::super::identity::{Identity, Via};
+use super::super::links::Spoken;
 use super::super::reply::{self, Reply};
 use super::super::rest::json_body;
 use super::super::server::{Asked, Server};
@@ -56,14 +58,51 @@ fn may_switch(identity: &Identity) -> bool {
     }
 }
 
+/// What `PUT /rest/instance-ai/preferences` takes, and replies with.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Preferences {
+    /// Whether files are to be gone.
+    local_gateway_disabled: bool,
+}
+
+fn not_a_person(server: &Server, asked: &Asked) -> Option<Reply> {
+    if may_switch(&asked.identity) {
+        return None;
+    }
+    let why = Failure::new(
+        Reason::NoGrant,
+        "Files are switched off and on by a person, not on their behalf.",
+    )
+    .hint("Sign in, or use a token with the scope admin.");
+    Some(refuse(server, asked, "filesystem", why))
+}
+
+/// The switch, as n8n spells it.
+pub(super) async fn prefer(server: &Arc<Server>, mut asked: Asked) -> Reply {
+    if let Some(reply) = not_a_person(server, &asked) {
+        return reply;
+    }
+    let body: Preferences = match json_body(&mut asked).await {
+        Ok(body) => body,
+        Err(reply) => return reply,
+    };
+    let to = if body.local_gateway_disabled {
+        Switch::Off
+    } else {
+        Switch::On
+    };
+    match switched(server, &asked, to).await {
+        Ok(now) => Spoken::at(asked.route.path).done(&Preferences {
+            local_gateway_disabled: now == Switch::Off,
+        }),
+        Err(why) => reply::failure(&why),
+    }
+}
+
 pub(super) async fn switch(server: &Arc<Server>, mut asked: Asked) -> Reply {
-    if !may_switch(&asked.identity) {
-        let why = Failure::new(
-            Reason::NoGrant,
-            "Files are switched off and on by a person, not on their behalf.",
-        )
-        .hint("Sign in, or use a token with the scope admin.");
-        return refuse(server, &asked, "filesystem", why);
+    if let Some(reply) = not_a_person(server, &asked) {
+        return reply;
     }
     let body: SwitchBody = match json_body(&mut asked).await {
         Ok(body) => body,
@@ -75,7 +114,20 @@ pub(super) async fn switch(server: &Arc<Server>, mut asked: Asked) -> Reply {
     } else {
         Switch::Off
     };
-    let (gate, asker) = (Arc::clone(&server.parts.gate), caller(&asked));
+    match switched(server, &asked, to).await {
+        Ok(now) => reply::of(
+            StatusCode::OK,
+            &SwitchReply {
+                enabled: now == Switch::On,
+            },
+        ),
+        Err(why) => reply::failure(&why),
+    }
+}
+
+/// Switches the files of who asks, and tells whoever works with them.
+async fn switched(server: &Arc<Server>, asked: &Asked, to: Switch) -> Result<Switch, Failure> {
+    let (gate, asker) = (Arc::clone(&server.parts.gate), caller(asked));
     let doorman = Arc::clone(&server.parts.doorman);
     let user = Arc::clone(&asked.identity.user);
     let switched = off_the_reactor(&server.parts.store, move |store| {
@@ -85,13 +137,9 @@ pub(super) async fn switch(server: &Arc<Server>, mut asked: Asked) -> Reply {
         doorman.refresh()?;
         Ok(switched)
     });
-    match switched.await {
-        Ok(Ok(now)) => reply::of(
-            StatusCode::OK,
-            &SwitchReply {
-                enabled: now == Switch::On,
-            },
-        ),
-        Ok(Err(why)) | Err(why) => reply::failure(&why),
-    }
+    let now = switched.await??;
+    server.parts.gateway.tell_changed(&asked.identity.user);
+    let told = json!({"enabled": now == Switch::On});
+    server.tell_owner(&asked.identity.user, "filesystem", now.as_str(), &told);
+    Ok(now)
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::door::COOKIE_NAME;
 use super::reply::{self, Reply};
 use super::routes::{Op, ROUTES, Route};
-use super::{desk, rest};
+use super::{desk, links, rest};
 
 pub(crate) use self::described::Described;
 pub(crate) use self::shapes::Shapes;
@@ -77,6 +77,7 @@ fn document() -> Value {
             {"name": "files", "description": "Files of a machine. Each route is also below /workspaces/{workspace}."},
             {"name": "desk", "description": "Questions, the record, and the server itself."},
             {"name": "open", "description": "What needs no credential."},
+            {"name": "links", "description": "What the daemon of a linked machine asks."},
             {"name": "mcp", "description": "The Model Context Protocol, both eras."},
         ],
         "paths": paths,
@@ -96,6 +97,12 @@ fn document() -> Value {
                     "name": COOKIE_NAME,
                     "description": "A person who signed in with a link.",
                 },
+                "gatewayKey": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-Gateway-Key",
+                    "description": "The daemon of a linked machine: a pairing token, then the session key it became.",
+                },
             },
         },
     })
@@ -107,6 +114,7 @@ fn described(op: Op, shapes: &mut Shapes) -> Described<'_> {
         Op::Desk(desk) => desk::described(desk, shapes),
         Op::Files(files) => rest::described(files, shapes),
         Op::Mcp(mcp) => mcp::described(mcp, shapes),
+        Op::Daemon(daemon) => links::described(daemon, shapes),
     }
 }
 
@@ -123,9 +131,12 @@ fn operation(route: &Route, described: Described<'_>) -> Value {
         Op::Desk(_) => ("desk", false),
         Op::Files(_) => ("files", false),
         Op::Mcp(_) => ("mcp", false),
+        Op::Daemon(_) => ("links", false),
     };
     let scopes: Vec<&str> = route.scope.iter().map(|scope| scope.as_str()).collect();
-    let security = if open {
+    let security = if matches!(route.op, Op::Daemon(_)) {
+        json!([{"gatewayKey": []}])
+    } else if open {
         json!([])
     } else {
         json!([{"bearer": scopes}, {"cookie": scopes}])

@@ -11,7 +11,7 @@ mod raw;
 mod searching;
 mod tools;
 
-pub(super) use self::body::{json_body, json_of, lost};
+pub(super) use self::body::{NoBody, json_body, json_of, lost, read as read_body};
 pub(super) use self::described::described;
 pub(super) use self::query::{Asks, EXACT, Flag, Number, Parameter, Query, ToldParameter, query};
 pub(super) use self::searching::is_to_be_told;

@@ -1,0 +1,22 @@
+//! Links: machines that people lend to agents, from the server's side.
+//!
+//! A daemon on such a machine comes with a key, says what it offers, and hears
+//! over a stream of events what is asked of it. One engine for three dialects;
+//! the routes that speak them are in `http/links`.
+
+mod calls;
+mod link;
+mod registry;
+mod result;
+mod stream;
+mod surface;
+mod there;
+
+pub(crate) use self::calls::Calls;
+pub(crate) use self::link::{Link, Taken, said};
+pub use self::registry::Gateway;
+pub(crate) use self::registry::{Admitted, NotAdmitted, Welcome};
+pub(crate) use self::result::Returned;
+pub(crate) use self::stream::{events, polled};
+pub(crate) use self::surface::{BadOffer, Offer};
+pub(crate) use self::there::There;

@@ -1,0 +1,399 @@
+//! Every link there is: who is linked, with what, and who is told of it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_gate::{Clock, Gate};
+use portcullis_link::{Dialect, Event, bounds};
+use portcullis_proto::{Failure, Reason};
+use portcullis_store::{Lent, LinkKey, LinkKeyKind, LinkedMachine, Pairing, Store, StoreError};
+use tokio::sync::broadcast;
+
+use super::link::{About, Link};
+use super::surface::{Offer, is_within};
+
+/// How many changes wait for who listens to them; who misses some looks anew.
+const BACKLOG: usize = 64;
+
+/// The links of one server.
+pub struct Gateway {
+    pub(super) store: Store,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) gate: Arc<Gate>,
+    /// How long a call may take at most, whatever its dialect gives it.
+    pub(super) answers_within: Duration,
+    links: Mutex<Links>,
+    /// Pairing tokens that were made here: the same one while it counts.
+    pairings: Mutex<HashMap<Arc<str>, Pairing>>,
+    number: AtomicU64,
+    /// Whose machines changed.
+    changes: broadcast::Sender<Arc<str>>,
+    /// The [`Store::version`] that was looked at last.
+    looked_at: AtomicU64,
+}
+
+/// Links by whose they are: who has one looks through their own.
+#[derive(Default)]
+struct Links {
+    of: HashMap<Arc<str>, Vec<Arc<Link>>>,
+    all: usize,
+}
+
+impl Links {
+    fn get(&self, user: &str, machine: &str) -> Option<&Arc<Link>> {
+        let own = self.of.get(user)?;
+        own.iter().find(|link| &*link.id == machine)
+    }
+
+    /// Puts a link in; the one it takes the place of.
+    fn put(&mut self, link: Arc<Link>) -> Option<Arc<Link>> {
+        let before = self.take(&link.user, &link.id);
+        let own = self.of.entry(Arc::clone(&link.user)).or_default();
+        own.push(link);
+        self.all += 1;
+        before
+    }
+
+    fn take(&mut self, user: &str, machine: &str) -> Option<Arc<Link>> {
+        let own = self.of.get_mut(user)?;
+        let at = own.iter().position(|link| &*link.id == machine)?;
+        self.all -= 1;
+        Some(own.swap_remove(at))
+    }
+
+    fn every(&self) -> impl Iterator<Item = &Arc<Link>> {
+        self.of.values().flatten()
+    }
+
+    fn sweep(&mut self) {
+        self.of.retain(|_, own| {
+            own.retain(|link| !link.is_spent());
+            !own.is_empty()
+        });
+        self.all = self.of.values().map(Vec::len).sum();
+    }
+}
+
+/// What a daemon says of itself, checked.
+pub(crate) struct Welcome {
+    pub(crate) dialect: Dialect,
+    /// The name its owner chose, in our own dialect.
+    pub(crate) named: Option<String>,
+    pub(crate) host: String,
+    pub(crate) root: String,
+    pub(crate) offer: Offer,
+}
+
+/// A daemon that was let in.
+pub(crate) struct Admitted {
+    pub(crate) machine: LinkedMachine,
+    /// Its key from now on, where a pairing token was used up.
+    pub(crate) session: Option<String>,
+}
+
+/// Why a daemon is not let in.
+pub(crate) enum NotAdmitted {
+    /// Its key is nobody's any more.
+    Key,
+    /// It offers what its owner was never shown: these tools, or another root.
+    Wider(String),
+    /// Something else stands in the way.
+    Failed(Failure),
+}
+
+impl From<StoreError> for NotAdmitted {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway")
+            .field("links", &self.links().all)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Nobody is linked yet.
+    pub fn new(store: Store, clock: Arc<dyn Clock>, gate: Arc<Gate>) -> Self {
+        let looked_at = AtomicU64::new(store.version().unwrap_or_default());
+        Self {
+            store,
+            clock,
+            gate,
+            answers_within: Duration::MAX,
+            links: Mutex::default(),
+            pairings: Mutex::default(),
+            number: AtomicU64::new(0),
+            changes: broadcast::channel(BACKLOG).0,
+            looked_at,
+        }
+    }
+
+    /// With less time for a call than its dialect gives it.
+    #[must_use]
+    pub fn answering_within(mut self, most: Duration) -> Self {
+        self.answers_within = most;
+        self
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The machines of `user` that are linked, the newest link first.
+    pub(crate) fn of(&self, user: &str) -> Vec<Arc<Link>> {
+        let own = self.links().of.get(user).cloned().unwrap_or_default();
+        let mut own: Vec<(u64, Arc<Link>)> = own
+            .into_iter()
+            .filter(|link| link.is_live())
+            .map(|link| (link.about().number, link))
+            .collect();
+        own.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        own.into_iter().map(|(_, link)| link).collect()
+    }
+
+    /// The link of a machine, where its daemon has introduced itself.
+    pub(crate) fn link(&self, user: &str, machine: &str) -> Option<Arc<Link>> {
+        self.links().get(user, machine).cloned()
+    }
+
+    /// Hears whose machines change.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<Arc<str>> {
+        self.changes.subscribe()
+    }
+
+    /// Tells whoever works with what is `user`'s that it looks different now.
+    pub(crate) fn tell_changed(&self, user: &Arc<str>) {
+        self.changed(user);
+    }
+
+    fn changed(&self, user: &Arc<str>) {
+        // Nobody may listen.
+        let _heard = self.changes.send(Arc::clone(user));
+    }
+
+    /// A pairing token of `user`: the same one while it counts. Waits for the disk.
+    pub(crate) fn pairing(&self, user: &Arc<str>) -> Result<Pairing, StoreError> {
+        let now = self.clock.now_ms();
+        let mut pairings = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
+        pairings.retain(|_, pairing| pairing.expires_at > now);
+        if let Some(pairing) = pairings.get(user) {
+            let token = pairing.token.expose();
+            // It may have been used up since.
+            if self.store.link_key(token, now)?.is_some() {
+                return Ok(pairing.clone());
+            }
+        }
+        let made = self.store.create_pairing(user, now)?;
+        pairings.insert(Arc::clone(user), made.clone());
+        Ok(made)
+    }
+
+    /// Whose `presented` is, if anybody's.
+    pub(crate) fn key(&self, presented: &str) -> Result<Option<LinkKey>, StoreError> {
+        self.store.link_key(presented, self.clock.now_ms())
+    }
+
+    /// Lets the daemon in that came with `presented`, which is `key`. Waits for
+    /// the disk.
+    pub(crate) fn admit(
+        &self,
+        presented: &str,
+        key: &LinkKey,
+        welcome: Welcome,
+    ) -> Result<Admitted, NotAdmitted> {
+        let now = self.clock.now_ms();
+        if self.links().all >= bounds::MAX_LINKS {
+            self.links().sweep();
+            if self.links().all >= bounds::MAX_LINKS {
+                let full = Failure::new(Reason::Overload, "Too many machines are linked already.");
+                return Err(NotAdmitted::Failed(full));
+            }
+        }
+        match (key.kind, key.machine.as_deref()) {
+            (LinkKeyKind::Session, Some(id)) => self.come_back(id, welcome, now),
+            (LinkKeyKind::Pairing, _) | (LinkKeyKind::Session, None) => {
+                self.pair(presented, welcome, now)
+            }
+        }
+    }
+
+    /// A pairing: the owner wants this very machine, as it is now. Whoever stood
+    /// for it before is told and let go.
+    fn pair(&self, presented: &str, welcome: Welcome, now: u64) -> Result<Admitted, NotAdmitted> {
+        let pin = serde_json::to_string(&welcome.offer.pin()).unwrap_or_default();
+        let lent = Lent {
+            named: welcome.named.as_deref(),
+            host: &welcome.host,
+            root: &welcome.root,
+            surface: &pin,
+        };
+        let Some(paired) = self.store.pair(presented, lent, now)? else {
+            return Err(NotAdmitted::Key);
+        };
+        let host = welcome.host.clone();
+        let link = Link::new(
+            &paired.machine.id,
+            &paired.machine.user,
+            self.about(&paired.machine, welcome, now),
+        );
+        let link = Arc::new(link);
+        let before = self.links().put(Arc::clone(&link));
+        if let Some(before) = before {
+            let last = if before.about().dialect.is_ours() {
+                Event::Replaced { by: host }
+            } else {
+                Event::GatewayDisconnect
+            };
+            self.end(&before, Some(&last));
+        }
+        self.changed(&link.user);
+        Ok(Admitted {
+            machine: paired.machine,
+            session: Some(paired.session.expose().to_owned()),
+        })
+    }
+
+    /// A daemon that comes back: held to what its owner was shown.
+    fn come_back(&self, id: &str, welcome: Welcome, now: u64) -> Result<Admitted, NotAdmitted> {
+        let Some(machine) = self.store.machine(id)? else {
+            return Err(NotAdmitted::Key);
+        };
+        let beyond = welcome.offer.beyond(&machine.surface);
+        let mut wider = Vec::new();
+        if !beyond.is_empty() {
+            wider.push(format!("tools it did not offer so: {}", beyond.join(", ")));
+        }
+        if !is_within(&welcome.root, &machine.root) {
+            wider.push("another directory".to_owned());
+        }
+        if !wider.is_empty() {
+            return Err(NotAdmitted::Wider(wider.join("; ")));
+        }
+        self.store.machine_seen(id, now)?;
+        let about = self.about(&machine, welcome, now);
+        let mut links = self.links();
+        let known = links.get(&machine.user, id);
+        let user = match known.filter(|link| !link.has_ended()) {
+            Some(link) => {
+                link.renew(about);
+                Arc::clone(&link.user)
+            }
+            None => {
+                let link = Arc::new(Link::new(id, &machine.user, about));
+                let user = Arc::clone(&link.user);
+                links.put(link);
+                user
+            }
+        };
+        drop(links);
+        self.changed(&user);
+        Ok(Admitted {
+            machine,
+            session: None,
+        })
+    }
+
+    fn about(&self, machine: &LinkedMachine, welcome: Welcome, now: u64) -> About {
+        About {
+            name: machine.name.clone(),
+            host: welcome.host,
+            root: welcome.root,
+            dialect: welcome.dialect,
+            offer: welcome.offer,
+            since_ms: now,
+            number: self.number.fetch_add(1, Ordering::Relaxed),
+            keyed: true,
+        }
+    }
+
+    /// Who listened does no more: the link is waited for a moment, and when it
+    /// stays away, those who care are told.
+    pub(super) fn unlistened(self: &Arc<Self>, link: &Arc<Link>, number: u64) {
+        if !link.unlisten(number) {
+            return;
+        }
+        let (gateway, link) = (Arc::downgrade(self), Arc::downgrade(link));
+        let waiting = async move {
+            tokio::time::sleep(bounds::GRACE).await;
+            let (Some(gateway), Some(link)) = (gateway.upgrade(), link.upgrade()) else {
+                return;
+            };
+            if !link.is_live() {
+                gateway.changed(&link.user);
+                gateway.links().sweep();
+            }
+        };
+        // A stream is dropped on a runtime, except where that itself ends.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(waiting);
+        }
+    }
+
+    /// Ends the session of a machine: its key counts no more, whoever listens is
+    /// told `last`, and every call that waits fails at once. Waits for the disk.
+    pub(crate) fn disconnect(
+        &self,
+        user: &str,
+        machine: &str,
+        last: Option<&Event>,
+    ) -> Result<bool, StoreError> {
+        let known = self.store.end_link_session(machine)?;
+        let link = self.links().take(user, machine);
+        let linked = link.is_some();
+        if let Some(link) = link {
+            self.end(&link, last);
+            self.changed(&link.user);
+        }
+        Ok(known || linked)
+    }
+
+    fn end(&self, link: &Link, last: Option<&Event>) {
+        for request in link.end(last) {
+            // What is not marked now is forgotten when its time is over.
+            drop(self.store.fail_link_call(&request));
+        }
+    }
+
+    /// Ends the links of machines whose key is gone: another process removed
+    /// them. Called as often as credentials are looked at; waits for the disk.
+    pub fn refresh(&self) -> Result<(), StoreError> {
+        let version = self.store.version()?;
+        if self.looked_at.swap(version, Ordering::AcqRel) == version {
+            return Ok(());
+        }
+        let kept = self.store.machines(None)?;
+        let gone = {
+            let mut links = self.links();
+            let gone: Vec<Arc<Link>> = links
+                .every()
+                .filter(|link| {
+                    let known = kept.iter().find(|machine| *machine.id == *link.id);
+                    known.is_none_or(|machine| link.about().keyed && !machine.paired)
+                })
+                .cloned()
+                .collect();
+            for link in &gone {
+                links.take(&link.user, &link.id);
+            }
+            gone
+        };
+        for link in gone {
+            self.end(&link, Some(&Event::GatewayDisconnect));
+            self.changed(&link.user);
+        }
+        Ok(())
+    }
+
+    /// Lets go of every stream: the server ends, and daemons come back to the next.
+    pub(crate) fn hang_up(&self) {
+        for link in self.links().every() {
+            link.hang_up();
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Links: the machines people lend, the keys their daemons come with, and the
+//! calls that are under way to them.
+
+mod calls;
+mod keys;
+mod machines;
+
+pub use calls::WaitingCall;
+pub use keys::{LinkKey, LinkKeyKind, Pairing};
+pub use machines::{Lent, LinkedMachine, Paired, machine_name};
