@@ -121,6 +121,18 @@ pub(crate) fn ask_daemon(data: &Path) -> std::io::Result<Option<UnixStream>> {
     }
 }
 
+/// The door on this machine alone where pages may ask.
+pub(crate) fn door(port: u16) -> Result<TcpListener, Problem> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let listener = TcpListener::bind(address).map_err(|error| {
+        Problem::new(format!("{address} cannot be listened on: {error}.")).hint(
+            "Another daemon may wait there already. Name the server instead: portcullis connect URL TOKEN",
+        )
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
 /// Binds the address, and says what to do where that is not possible.
 fn bind(host: IpAddr, port: u16) -> Result<TcpListener, Problem> {
     let address = SocketAddr::new(host, port);

@@ -15,6 +15,7 @@
 mod address;
 mod answers;
 mod calls;
+mod door;
 mod http;
 mod lend;
 mod listen;
@@ -27,6 +28,7 @@ mod surface;
 mod trust;
 
 pub use address::{Address, BadAddress};
+pub use door::{Porter, Wanted, answer_door};
 pub use lend::{Ended, Lending, lend};
 pub use proxy::{BadProxy, Proxies};
 pub use route::{Dial, Dialling, Route};

@@ -9,7 +9,8 @@ use super::{LogLevel, PermissionFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConnectArgs {
-    /// Where the server is: https://HOST [or PORTCULLIS_GATEWAY_URL]
+    /// Where the server is: https://HOST [or PORTCULLIS_GATEWAY_URL]. Left out, a page of the
+    /// server may ask, at 127.0.0.1:7655, and you confirm
     #[arg(value_name = "URL", value_parser = url)]
     pub(crate) to: Option<String>,
     /// The pairing token the server shows, or - to read one from standard input
@@ -47,10 +48,13 @@ pub(crate) struct ConnectArgs {
     /// [or PORTCULLIS_NON_INTERACTIVE]
     #[arg(long)]
     pub(crate) non_interactive: bool,
-    /// The servers --auto-confirm counts for, with commas: https://*.example.com, http://HOST:PORT.
-    /// A * spans dots, a port has to be the same [or PORTCULLIS_ALLOWED_ORIGINS]
+    /// The servers --auto-confirm counts for, and whose pages may ask, with commas:
+    /// https://*.example.com, http://HOST:PORT. A * spans dots, a port has to be the same [or PORTCULLIS_ALLOWED_ORIGINS]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) allowed_origins: Vec<String>,
+    /// Where pages may ask while no server is named
+    #[arg(long, value_name = "PORT", default_value_t = 7655, conflicts_with_all = ["to", "url"])]
+    pub(crate) port: u16,
     /// What this machine is called there [default: its host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) machine: Option<String>,

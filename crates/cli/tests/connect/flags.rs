@@ -241,7 +241,7 @@ fn a_token_that_lasts_is_not_typed_and_one_may_come_over_standard_input() {
         .with(2)
         .err_has("PORTCULLIS_GATEWAY_TOKEN");
     sandbox.run(&["connect", &url]).with(2).err_has("No token");
-    sandbox.run(&["connect"]).with(2).err_has("No server");
+    sandbox.run(&["connect"]).with(2).err_has("no terminal");
     sandbox
         .run(&["connect", "http://ada:hunter2@h", TOKEN])
         .with(2)

@@ -8,6 +8,7 @@
 )]
 #![allow(dead_code, reason = "the sandbox has more than these tests use")]
 
+mod door;
 mod fake;
 mod flags;
 mod prompts;

@@ -7,15 +7,17 @@ mod origins;
 mod plan;
 mod prompts;
 mod screen;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_daemon::{
-    Asking, Dial, Dialling, Ended, Errands, Lending, Observer, Route, Surface, lend,
+    Asking, Dial, Dialling, Ended, Errands, Lending, Observer, Route, Surface, Wanted, answer_door,
+    lend,
 };
-use portcullis_files::OwnLog;
+use portcullis_files::{OwnLog, PrivateDir};
 use portcullis_gate::{Approver, Caller};
 use portcullis_proto::{Group, Mode, Principal, SessionId, Subject};
 use portcullis_store::DurableApprover;
@@ -25,14 +27,15 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::confirm::{Confirmed, confirm, no_terminal};
-use self::plan::{Deciding, Plan, lends_anything, nothing_lent};
+use self::plan::{Deciding, Plan, lends_anything, named, needs_person, nothing_lent, origins};
 use self::prompts::{AlwaysOnce, Terminal};
 use self::screen::{About, Screen};
+use self::waiting::AtTheDoor;
 use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere};
 use crate::commands::mcp::{Signals, recover, watch};
 use crate::environment::Environment;
 use crate::log::Log;
-use crate::out::aside;
+use crate::out::{aside, shown, tell};
 use crate::problem::{Ending, Problem};
 use crate::settings;
 use crate::sockets;
@@ -53,72 +56,158 @@ pub(crate) fn run(
     if everywhere.settings.is_none() && env.settings.is_none() {
         settings::write_template(&data)?;
     }
-    let mut plan = Plan::of(everywhere, env, args)?;
-    match plan.deciding {
-        Deciding::Person if !prompts::is_there() => return Err(no_terminal()),
-        Deciding::Person => match confirm(&mut plan, env)? {
-            Confirmed::Yes => {}
-            Confirmed::No => {
-                aside(format_args!(
-                    "Not connected. Nothing was said to {}.",
-                    plan.address
-                ));
-                return Ok(Ending::Fine);
-            }
-        },
-        Deciding::Flag | Deciding::NoQuestions => {
-            if !lends_anything(plan.settings.modes) {
-                return Err(nothing_lent());
-            }
-        }
-    }
-    let log = Log::of(&plan.settings);
-    for what in &plan.told {
-        log.warn(what);
-    }
-    let world = World::open(&plan.settings, Purpose::Serve)?;
-    if plan.settings.modes.of(Group::FilesystemWrite) != Mode::Deny {
-        recover(&world, log);
-    }
-    let file = OwnLog::open(&data, LOG, MAX_LOG)?;
-    let root = plan.settings.roots.first();
-    let about = About {
-        to: plan.address.origin().to_owned(),
-        directory: root.map_or_else(String::new, |root| root.path.to_string_lossy().into_owned()),
-        machine: plan.machine.clone(),
-    };
-    let screen = Arc::new(Screen::new(about, log, file));
-    let control = control(data.path(), log);
-    let session = SessionId::new(world.chain.as_str());
-    let lending = lending(&plan, env, &world, &screen, session.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()?;
-    let live = Arc::clone(&world.live);
-    let (ticking, asked) = (Arc::clone(&screen), Arc::clone(&screen));
-    let ended = runtime.block_on(async {
-        tokio::spawn(watch(live, log));
-        tokio::spawn(tick(ticking));
-        let ending = CancellationToken::new();
-        if let Some(control) = &control {
-            let listener = control.listener.try_clone();
-            let listener = listener.and_then(tokio::net::UnixListener::from_std);
-            let listener = listener.map_err(|error| format!("the socket of status: {error}"))?;
-            tokio::spawn(control::answer(listener, asked, ending.clone()));
+    let start = Start {
+        env,
+        data,
+        runtime,
+        door: None,
+    };
+    if named(env, args).is_none() {
+        return wait(everywhere, args, start);
+    }
+    let mut plan = Plan::of(everywhere, env, args, None)?;
+    match confirmed(&mut plan, env)? {
+        Confirmed::Yes => start.lend(&plan),
+        Confirmed::No => {
+            not_connected(&plan);
+            Ok(Ending::Fine)
         }
-        tokio::spawn(end_on_signals(Ends::listen()?, ending.clone()));
-        Ok::<Ended, String>(lend(lending, ending).await)
+    }
+}
+
+/// Waits until a server's page asks and is confirmed.
+fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result<Ending, Problem> {
+    let env = start.env;
+    if needs_person(env, args)? && !prompts::is_there() {
+        return Err(no_terminal());
+    }
+    let listener = sockets::door(args.port)?;
+    let at = listener.local_addr()?;
+    let (door, asked) = AtTheDoor::new(origins(env, args));
+    let porter = Arc::clone(&door);
+    start.runtime.spawn(async move {
+        if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+            answer_door(listener, porter).await;
+        }
     });
-    drop(control);
-    screen.end();
-    prompts::give_back();
-    world.authority.gate().end_session(&session);
-    runtime.shutdown_background();
-    world.end();
-    let ended = ended.map_err(Problem::new)?;
-    screen.note(&format!("ended: {}", words(&ended)));
-    told(&ended, &plan)
+    aside(format_args!(
+        "Waiting at http://{at} until a server's page asks. Ctrl-C ends it."
+    ));
+    loop {
+        let Wanted {
+            url,
+            token,
+            decided,
+        } = asked
+            .recv()
+            .map_err(|_| Problem::new("The door is not answered any more."))?;
+        let plan = Plan::of(everywhere, env, args, Some((&url, token)));
+        let plan = plan.and_then(|mut plan| Ok((confirmed(&mut plan, env)?, plan)));
+        match plan {
+            Ok((Confirmed::Yes, plan)) => {
+                // A page that has gone is linked all the same: the person said so.
+                decided.send(true).ok();
+                let start = Start {
+                    door: Some(door),
+                    ..start
+                };
+                return start.lend(&plan);
+            }
+            Ok((Confirmed::No, plan)) => not_connected(&plan),
+            Err(problem) => tell(&problem),
+        }
+        decided.send(false).ok();
+        door.decided();
+    }
+}
+
+fn not_connected(plan: &Plan) {
+    aside(format_args!(
+        "Not connected. Nothing was said to {}.",
+        plan.address
+    ));
+}
+
+/// Whether it is to be lent, by whoever decides that.
+fn confirmed(plan: &mut Plan, env: &Environment) -> Result<Confirmed, Problem> {
+    match plan.deciding {
+        Deciding::Person if !prompts::is_there() => Err(no_terminal()),
+        Deciding::Person => confirm(plan, env),
+        Deciding::Flag | Deciding::NoQuestions if lends_anything(plan.settings.modes) => {
+            Ok(Confirmed::Yes)
+        }
+        Deciding::Flag | Deciding::NoQuestions => Err(nothing_lent()),
+    }
+}
+
+/// What a link begins with, whoever asked for it.
+struct Start<'a> {
+    env: &'a Environment,
+    data: PrivateDir,
+    runtime: tokio::runtime::Runtime,
+    door: Option<Arc<AtTheDoor>>,
+}
+
+impl Start<'_> {
+    /// Lends until it ends.
+    fn lend(self, plan: &Plan) -> Result<Ending, Problem> {
+        let log = Log::of(&plan.settings);
+        for what in &plan.told {
+            log.warn(what);
+        }
+        let world = World::open(&plan.settings, Purpose::Serve)?;
+        if plan.settings.modes.of(Group::FilesystemWrite) != Mode::Deny {
+            recover(&world, log);
+        }
+        let file = OwnLog::open(&self.data, LOG, MAX_LOG)?;
+        let about = About {
+            to: plan.address.origin().to_owned(),
+            directory: directory(plan),
+            machine: plan.machine.clone(),
+        };
+        let screen = Arc::new(Screen::new(about, log, file));
+        let control = control(self.data.path(), log);
+        let session = SessionId::new(world.chain.as_str());
+        let lending = lending(plan, self.env, &world, &screen, session.clone())?;
+        let ending = CancellationToken::new();
+        if let Some(door) = &self.door {
+            door.lend(plan.address.origin(), Arc::clone(&screen), ending.clone());
+        }
+        let live = Arc::clone(&world.live);
+        let (ticking, asked) = (Arc::clone(&screen), Arc::clone(&screen));
+        let ended = self.runtime.block_on(async {
+            tokio::spawn(watch(live, log));
+            tokio::spawn(tick(ticking));
+            if let Some(control) = &control {
+                let listener = control.listener.try_clone();
+                let listener = listener.and_then(tokio::net::UnixListener::from_std);
+                let listener =
+                    listener.map_err(|error| format!("the socket of status: {error}"))?;
+                tokio::spawn(control::answer(listener, asked, ending.clone()));
+            }
+            tokio::spawn(end_on_signals(Ends::listen()?, ending.clone()));
+            Ok::<Ended, String>(lend(lending, ending).await)
+        });
+        drop(control);
+        screen.end();
+        prompts::give_back();
+        world.authority.gate().end_session(&session);
+        self.runtime.shutdown_background();
+        world.end();
+        let ended = ended.map_err(Problem::new)?;
+        screen.note(&format!("ended: {}", words(&ended)));
+        told(&ended, plan)
+    }
+}
+
+/// The directory that is lent, as its owner spells it.
+fn directory(plan: &Plan) -> String {
+    let root = plan.settings.roots.first();
+    root.map_or_else(String::new, |root| root.path.to_string_lossy().into_owned())
 }
 
 /// Where `status` and `disconnect` are answered. A link without is a link.
@@ -164,8 +253,6 @@ fn lending(
         }
     };
     let caller = Caller::new(Subject::of(principal.clone()), "link");
-    let root = plan.settings.roots.first();
-    let root_path = root.map(|root| root.path.to_string_lossy().into_owned());
     let route = Route::new(
         plan.address.clone(),
         &plan.proxies,
@@ -178,7 +265,7 @@ fn lending(
     })?;
     Ok(Lending {
         surface: Surface {
-            root_path: root_path.unwrap_or_default(),
+            root_path: directory(plan),
             host: plan.host.clone(),
             machine: plan.machine.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -254,16 +341,12 @@ fn words(ended: &Ended) -> String {
 fn told(ended: &Ended, plan: &Plan) -> Result<Ending, Problem> {
     let said = words(ended);
     let problem = |hint: &str| {
-        let what = format!("{}: {}.", plan.address, crate::out::shown(&said));
+        let what = format!("{}: {}.", plan.address, shown(&said));
         Err(Problem::new(what).hint(hint))
     };
     match ended {
         Ended::Asked | Ended::ByServer | Ended::Replaced(_) => {
-            aside(format_args!(
-                "{}: {}",
-                plan.address,
-                crate::out::shown(&said)
-            ));
+            aside(format_args!("{}: {}", plan.address, shown(&said)));
             Ok(Ending::Fine)
         }
         Ended::Unreachable(_) => problem(

@@ -89,13 +89,17 @@ pub(super) fn nothing_lent() -> Problem {
 }
 
 impl Plan {
+    /// What holds, for the server that was named or whose page `asked`.
     pub(super) fn of(
         everywhere: &Everywhere,
         env: &Environment,
         args: &ConnectArgs,
+        asked: Option<(&str, Secret)>,
     ) -> Result<Self, Problem> {
-        let address = address(env, args)?;
-        let (token, dir) = token_and_dir(env, args)?;
+        let (address, (token, dir)) = match asked {
+            Some((url, token)) => (parsed(url)?, (token, args.dir.clone())),
+            None => (address(env, args)?, token_and_dir(env, args)?),
+        };
         let mut overrides = Overrides::from(args);
         overrides.dir = dir;
         let mut settings = settings::resolve(everywhere, &heard(env)?, &overrides)?;
@@ -130,13 +134,22 @@ impl Plan {
     }
 }
 
-fn address(env: &Environment, args: &ConnectArgs) -> Result<Address, Problem> {
+/// The server that was named, if one was.
+pub(super) fn named<'a>(env: &'a Environment, args: &'a ConnectArgs) -> Option<&'a str> {
     let said = env.gateway.url.as_ref().map(|said| &said.value);
     let url = args.to.as_ref().or(args.url.as_ref()).or(said);
-    let url = url.ok_or_else(|| {
+    url.map(String::as_str)
+}
+
+fn address(env: &Environment, args: &ConnectArgs) -> Result<Address, Problem> {
+    let url = named(env, args).ok_or_else(|| {
         Problem::usage("No server to lend this machine to is named.")
             .hint("The server shows the whole command: portcullis connect URL TOKEN")
     })?;
+    parsed(url)
+}
+
+fn parsed(url: &str) -> Result<Address, Problem> {
     Address::parse(url).map_err(|bad| {
         Problem::usage(format!("The server's address cannot be used: {bad}."))
             .hint("Write it as https://HOST or http://HOST:PORT.")
@@ -245,25 +258,45 @@ fn is_set(said: Option<&Said>) -> Result<bool, Problem> {
     }
 }
 
-fn deciding(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<Deciding, Problem> {
-    let is_auto = args.auto_confirm || is_set(env.gateway.auto_confirm.as_ref())?;
-    let is_silent = args.non_interactive || is_set(env.gateway.non_interactive.as_ref())?;
-    let mut origins = args.allowed_origins.clone();
-    if origins.is_empty()
-        && let Some(list) = &env.gateway.allowed_origins
-    {
-        origins.extend(list.split(',').map(str::to_owned));
+/// The servers `--auto-confirm` counts for, and whose pages may ask.
+pub(super) fn origins(env: &Environment, args: &ConnectArgs) -> Vec<String> {
+    match &env.gateway.allowed_origins {
+        Some(list) if args.allowed_origins.is_empty() => {
+            list.split(',').map(str::to_owned).collect()
+        }
+        Some(_) | None => args.allowed_origins.clone(),
     }
-    match (is_auto, is_silent) {
-        (false, false) => Ok(Deciding::Person),
-        (false, true) => Err(Problem::usage(
-            "--non-interactive asks nobody, so nobody can confirm. Nothing was connected.",
-        )
+}
+
+/// Whether a flag confirms, and whether nobody is ever asked.
+fn flags(env: &Environment, args: &ConnectArgs) -> Result<(bool, bool), Problem> {
+    Ok((
+        args.auto_confirm || is_set(env.gateway.auto_confirm.as_ref())?,
+        args.non_interactive || is_set(env.gateway.non_interactive.as_ref())?,
+    ))
+}
+
+/// Whether a person has to be there, before it is known which server asks.
+pub(super) fn needs_person(env: &Environment, args: &ConnectArgs) -> Result<bool, Problem> {
+    match flags(env, args)? {
+        (true, _) => Ok(false),
+        (false, false) => Ok(true),
+        (false, true) => Err(nobody_confirms("ORIGIN")),
+    }
+}
+
+fn nobody_confirms(origin: &str) -> Problem {
+    Problem::usage("--non-interactive asks nobody, so nobody can confirm. Nothing was connected.")
         .hint(format!(
-            "Confirm beforehand: --auto-confirm --allowed-origins {}",
-            address.origin()
-        ))),
-        (true, _) if !is_allowed(&origins, address) => Err(Problem::usage(format!(
+            "Confirm beforehand: --auto-confirm --allowed-origins {origin}"
+        ))
+}
+
+fn deciding(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<Deciding, Problem> {
+    match flags(env, args)? {
+        (false, false) => Ok(Deciding::Person),
+        (false, true) => Err(nobody_confirms(address.origin())),
+        (true, _) if !is_allowed(&origins(env, args), address) => Err(Problem::usage(format!(
             "--auto-confirm counts only for servers of --allowed-origins, and {} is none. Nothing was connected.",
             address.origin()
         ))
