@@ -19,11 +19,7 @@ IDLE_MIB, KIB_EACH = 32, 12
 PING_SECONDS, JITTER_SECONDS = 15, 1.0
 CALLS_A_SECOND, CALL_SECONDS = 20, 10
 START_SECONDS, LINKING_AT_ONCE = 20, 64
-TOOLS = [{
-    "name": "read_file", "description": "Reads a file.",
-    "inputSchema": {"type": "object", "properties": {"filePath": {"type": "string"}}},
-    "annotations": {"category": "filesystem", "readOnlyHint": True},
-}]
+VERSION = "2026-07-28"
 
 
 class Server:
@@ -77,8 +73,8 @@ class Person:
 class Machine:
     """A machine that answers at once."""
 
-    def __init__(self, server, person, number):
-        self.person, self.name = person, f"machine-{number}"
+    def __init__(self, server, person, number, tools):
+        self.person, self.name, self.tools = person, f"machine-{number}", tools
         self.stream = Connection(server.port, person.source)
         self.late, self.pings, self.lost, self.heard = 0.0, 0, None, None
 
@@ -89,7 +85,7 @@ class Machine:
             if status != 200:
                 raise RuntimeError(f"create-link: {status} {text[:200]}")
             token = json.loads(text)["data"]["token"]
-            init = {"rootPath": f"/home/{person.name}", "tools": TOOLS, "hostIdentifier": f"{person.name}@{self.name}",
+            init = {"rootPath": f"/home/{person.name}", "tools": self.tools, "hostIdentifier": f"{person.name}@{self.name}",
                     "toolCategories": [{"name": "filesystem", "enabled": True, "writeAccess": False}],
                     "portcullis": {"protocol": 1, "machine": self.name}}
             status, text = await self.stream.ask("POST", f"{BASE}/init", {"X-Gateway-Key": token}, init)
@@ -123,19 +119,33 @@ class Machine:
         await self.person.replying.ask("POST", f"{BASE}/response/{call['requestId']}", self.key, reply)
 
 
+async def mcp(person, number, method, params):
+    """Asks what an agent asks, over the person's connection for that."""
+    head = {**person.head, "Accept": "application/json, text/event-stream",
+            "Mcp-Protocol-Version": VERSION, "Mcp-Method": method, "Mcp-Name": params.get("name", "")}
+    meta = {"io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientInfo": {"name": "links", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {}}
+    body = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}}
+    return await asyncio.wait_for(person.calling.ask("POST", "/mcp", head, body), CALL_SECONDS)
+
+
+async def offered(person):
+    """What a machine offers: what the server itself does, so that it is as much as in life."""
+    _, text = await mcp(person, 0, "tools/list", {})
+    return [{
+        "name": tool["name"], "description": tool["description"], "inputSchema": tool["inputSchema"],
+        "annotations": {"category": "filesystem", "readOnlyHint": tool["annotations"]["readOnlyHint"]},
+    } for tool in json.loads(text)["result"]["tools"]]
+
+
 async def call(machine, number):
     """Calls one machine as an agent does; how long it took, or what went wrong."""
     person = machine.person
-    head = {**person.head, "Accept": "application/json, text/event-stream",
-            "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "read_file"}
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "links", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {}}
-    body = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
-        "name": "read_file", "arguments": {"filePath": "a.txt", "machine": machine.name}, "_meta": meta}}
+    params = {"name": "read_file", "arguments": {"filePath": "a.txt", "machine": machine.name}}
     began = time.monotonic()
     try:
-        status, text = await asyncio.wait_for(person.calling.ask("POST", "/mcp", head, body), CALL_SECONDS)
+        status, text = await mcp(person, number, "tools/call", params)
     except asyncio.TimeoutError:
         person.calling.close()
         return f"{machine.name}: nothing in {CALL_SECONDS} s"
@@ -189,7 +199,7 @@ def report(machines, seconds, linking, outcome):
     late, pings = max(machine.late for machine in machines), sum(machine.pings for machine in machines)
     most = IDLE_MIB + len(machines) * KIB_EACH / 1024
     for name, value in [
-        ("machines held", f"{len(machines):,} for {seconds} s, linked in {linking:.1f} s"),
+        ("machines held", f"{len(machines):,} for {seconds} s, each with {len(machines[0].tools)} tools, linked in {linking:.1f} s"),
         ("memory of the server", f"{max(sizes):.1f} MiB at most; {most:.1f} allowed"),
         ("its processor time", f"{spent * 100:.1f} % of one"),
         ("streams that ended", f"{len(lost)}"),
@@ -213,7 +223,8 @@ def report(machines, seconds, linking, outcome):
 
 async def run(server, count, seconds):
     people = [Person(server, number) for number in range(-(-count // EACH))]
-    machines = [Machine(server, people[number // EACH], number) for number in range(count)]
+    tools = await offered(people[0])
+    machines = [Machine(server, people[number // EACH], number, tools) for number in range(count)]
     linking = await linked(server, machines)
     outcome = await held(server, machines, seconds)
     return report(machines, seconds, linking, outcome)

@@ -12,6 +12,7 @@ use portcullis_store::{Lent, LinkKey, LinkKeyKind, LinkedMachine, Pairing, Store
 use tokio::sync::{broadcast, mpsc};
 
 use super::link::{About, Link, Outgoing};
+use super::offers::Offers;
 use super::seed::Tree;
 use super::surface::{Offer, is_within};
 
@@ -32,6 +33,7 @@ pub struct Gateway {
     pairings: Mutex<HashMap<Arc<str>, Pairing>>,
     /// Who listens before it has introduced itself, by its pairing token.
     early: Mutex<HashMap<String, Early>>,
+    offers: Offers,
     number: AtomicU64,
     /// Whose machines changed.
     changes: broadcast::Sender<Arc<str>>,
@@ -145,6 +147,7 @@ impl Gateway {
             links: Mutex::default(),
             pairings: Mutex::default(),
             early: Mutex::default(),
+            offers: Offers::default(),
             number: AtomicU64::new(0),
             changes: broadcast::channel(BACKLOG).0,
             looked_at,
@@ -346,7 +349,7 @@ impl Gateway {
             host: welcome.host,
             root: welcome.root,
             dialect: welcome.dialect,
-            offer: welcome.offer,
+            offer: self.offers.share(welcome.offer),
             tree: welcome.tree,
             since_ms: now,
             number: self.number.fetch_add(1, Ordering::Relaxed),
