@@ -60,5 +60,5 @@ if ! install_peers || ! install_computer_use; then
   exit 2
 fi
 
-cargo build --release --locked -p portcullis-cli -p portcullis-bench
+cargo build --release --workspace --locked --bin portcullis --bin portcullis-bench
 exec "${CARGO_TARGET_DIR:-target}/release/portcullis-bench" "$@"

@@ -23,7 +23,7 @@ esac
 # A debug build says nothing about speed.
 if [[ -z ${PORTCULLIS:-} ]]; then
   # With the other bench, so that neither builds anew what the other has built.
-  cargo build --release --locked -p portcullis-cli -p portcullis-bench
+  cargo build --release --workspace --locked --bin portcullis --bin portcullis-bench
   PORTCULLIS=${CARGO_TARGET_DIR:-target}/release/portcullis
 fi
 # shellcheck source=interop/qwen/install.bash

@@ -220,8 +220,8 @@ impl Table {
         known || !row.is_missed()
     }
 
-    fn missed(&self) -> usize {
-        self.rows.iter().filter(|row| row.is_missed()).count()
+    fn missed(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.is_missed())
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -294,8 +294,19 @@ impl fmt::Display for Table {
             f,
             "{} rows, {} missed ({mode}; CPU time, the best of interleaved rounds)",
             self.rows.len(),
-            self.missed()
-        )
+            self.missed().count()
+        )?;
+        // Once more at the end: of a log, that is what is looked at.
+        for row in self.missed() {
+            let known = if self.forgives(row) { ", as known" } else { "" };
+            let cells = row.cells();
+            writeln!(
+                f,
+                "missed{known}: {}",
+                line(cells.each_ref().map(String::as_str))
+            )?;
+        }
+        Ok(())
     }
 }
 

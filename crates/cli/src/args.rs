@@ -2,6 +2,7 @@
 //! read, and every value that may be left out is an `Option`.
 
 mod accounts;
+mod connect;
 mod gateway;
 mod oauth;
 mod operating;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use accounts::{
     ExtensionCommand, LinkCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
 };
+pub(crate) use connect::{ConfirmationFlag, ConnectArgs, SettingsCommand, StatusArgs};
 pub(crate) use gateway::GatewayArgs;
 pub(crate) use oauth::OAuthArgs;
 pub(crate) use operating::{LogFormat, OperatingArgs};
@@ -33,6 +35,7 @@ pub(crate) use undo::{
         portcullis demo --dir .      see what an agent sees, and what it is refused\n  \
         portcullis mcp --dir .       serve a directory to an agent (put this into its MCP settings)\n  \
         portcullis mcp --dir . --write    and let it change files; portcullis undo takes changes back\n  \
+        portcullis connect URL TOKEN lend a directory of this machine to an agent elsewhere\n  \
         portcullis doctor            what this machine can promise, and the fix for what it cannot",
     subcommand_required = true,
     arg_required_else_help = true,
@@ -74,6 +77,12 @@ pub(crate) enum Command {
     Mcp(McpArgs),
     /// Serve a machine to agents over HTTP: REST and MCP, with tokens, questions and an audit
     Serve(Box<ServeArgs>),
+    /// Lend this machine to a server, under your rules: files below one directory, asked about here
+    Connect(Box<ConnectArgs>),
+    /// Say how this machine is lent at the moment
+    Status(StatusArgs),
+    /// End the lending of this machine
+    Disconnect,
     /// Show what an agent sees of a directory, and what it is refused
     Demo(DirArgs),
     /// Ask the rules: which one decides, and what would change it
@@ -90,6 +99,9 @@ pub(crate) enum Command {
     /// Directories you trust to be changed
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// The settings file
+    #[command(subcommand)]
+    Settings(SettingsCommand),
     /// People who may sign in, and what their credentials may be used for
     #[command(subcommand)]
     User(UserCommand),
@@ -286,6 +298,8 @@ pub(crate) enum ResolverFlag {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
     /// Nothing
+    #[value(alias = "silent")]
+    #[serde(alias = "silent")]
     Off,
     /// What went wrong
     Error,

@@ -38,6 +38,8 @@ pub(crate) struct Environment {
     pub(crate) modes: Vec<(Group, String)>,
     /// Where telemetry goes, as every program with OpenTelemetry is told.
     pub(crate) otel: OtelEnvironment,
+    /// What says how this machine is lent.
+    pub(crate) gateway: GatewayEnvironment,
     /// Who is at the keyboard, for the audit of answers.
     pub(crate) user: String,
     /// What says that this is a container, each in words.
@@ -63,6 +65,94 @@ pub(crate) struct OtelEnvironment {
     pub(crate) service_name: Option<String>,
     /// `OTEL_METRIC_EXPORT_INTERVAL`, in milliseconds.
     pub(crate) metric_interval: Option<String>,
+}
+
+/// What the shipped daemon's variables begin with, where ours begin with
+/// `PORTCULLIS_`.
+const SHIPPED: &str = "N8N_GATEWAY_";
+
+/// A variable of `connect`, and by which of its two names it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+/// The variables of `connect`: each by our name or, where that says nothing, by
+/// the shipped daemon's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GatewayEnvironment {
+    pub(crate) url: Option<Said>,
+    /// Whoever knows it may stand for this machine.
+    pub(crate) token: Option<Secret>,
+    pub(crate) filesystem_dir: Option<PathBuf>,
+    pub(crate) filesystem_write_access: Option<Said>,
+    pub(crate) permission_confirmation: Option<Said>,
+    pub(crate) auto_confirm: Option<Said>,
+    pub(crate) non_interactive: Option<Said>,
+    pub(crate) allowed_origins: Option<String>,
+    pub(crate) machine: Option<String>,
+    pub(crate) ca: Option<PathBuf>,
+    /// The shipped daemon's alone: ours are read for every command.
+    pub(crate) log_level: Option<Said>,
+    pub(crate) modes: Vec<(Group, Said)>,
+    /// Known, and without effect here.
+    pub(crate) unused: Vec<String>,
+    pub(crate) https_proxy: Option<String>,
+    pub(crate) http_proxy: Option<String>,
+    pub(crate) no_proxy: Option<String>,
+    /// `SSL_CERT_FILE`: the system's certificates stand there.
+    pub(crate) system_certificates: Option<PathBuf>,
+}
+
+impl GatewayEnvironment {
+    fn read() -> Self {
+        let either = |name: &str| {
+            ["PORTCULLIS_", SHIPPED]
+                .into_iter()
+                .map(|prefix| format!("{prefix}{name}"))
+                .find_map(|name| text(&name).map(|value| Said { name, value }))
+        };
+        let shipped = |name: &str| {
+            let name = format!("{SHIPPED}{name}");
+            text(&name).map(|value| Said { name, value })
+        };
+        // Lower case is the older spelling, and the one that is set by hand.
+        let proxy = |name: &str| text(&name.to_ascii_lowercase()).or_else(|| text(name));
+        let all = || proxy("ALL_PROXY");
+        Self {
+            url: either("GATEWAY_URL"),
+            token: text("PORTCULLIS_GATEWAY_TOKEN").map(|text| Secret::new(text.into_bytes())),
+            filesystem_dir: either("FILESYSTEM_DIR").map(|said| said.value.into()),
+            filesystem_write_access: either("FILESYSTEM_WRITE_ACCESS"),
+            permission_confirmation: either("PERMISSION_CONFIRMATION"),
+            auto_confirm: either("AUTO_CONFIRM"),
+            non_interactive: either("NON_INTERACTIVE"),
+            allowed_origins: text("PORTCULLIS_ALLOWED_ORIGINS"),
+            machine: text("PORTCULLIS_MACHINE"),
+            ca: path("PORTCULLIS_CA"),
+            log_level: shipped("LOG_LEVEL"),
+            modes: Group::ALL
+                .into_iter()
+                .filter_map(|group| {
+                    let word = group.flag().replace('-', "_").to_ascii_uppercase();
+                    Some((group, shipped(&format!("PERMISSION_{word}"))?))
+                })
+                .collect(),
+            unused: [
+                "COMPUTER_SHELL_TIMEOUT",
+                "DANGEROUSLY_DISABLE_SHELL_SANDBOX",
+                "BROWSER_DEFAULT",
+            ]
+            .into_iter()
+            .filter_map(|name| shipped(name).map(|said| said.name))
+            .collect(),
+            https_proxy: proxy("HTTPS_PROXY").or_else(all),
+            http_proxy: proxy("HTTP_PROXY").or_else(all),
+            no_proxy: proxy("NO_PROXY"),
+            system_certificates: path("SSL_CERT_FILE"),
+        }
+    }
 }
 
 impl OtelEnvironment {
@@ -100,6 +190,7 @@ impl Environment {
                 .filter_map(|group| Some((group, text(&mode_variable(group))?)))
                 .collect(),
             otel: OtelEnvironment::read(),
+            gateway: GatewayEnvironment::read(),
             user: text("USER")
                 .or_else(|| text("LOGNAME"))
                 .unwrap_or_else(|| "me".to_owned()),

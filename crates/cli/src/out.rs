@@ -94,6 +94,14 @@ impl Out {
         }
     }
 
+    /// Standard error: for what a person is asked and told while another output
+    /// is somebody else's.
+    pub(crate) fn stderr() -> Self {
+        Self {
+            stream: Box::new(anstream::stderr()),
+        }
+    }
+
     pub(crate) fn line(&mut self, line: impl Display) -> Result<(), Problem> {
         writeln!(self.stream, "{line}").map_err(ended)
     }

@@ -1,12 +1,18 @@
 //! The sockets there are: those a server listens on, bound here or handed over
-//! by who started us, and the one to a collector that its operator named.
+//! by who started us; the ones to a collector or a server that a person named;
+//! and the one in the data directory by which a daemon is asked how it is.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "listeners are bound and connections made here alone; portcullis_server speaks over them"
 )]
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use listenfd::ListenFd;
 use tokio::net::TcpStream as AsyncTcpStream;
@@ -62,6 +68,69 @@ pub(crate) async fn dial(host: &str, port: u16) -> std::io::Result<AsyncTcpStrea
     // Messages are written whole; waiting for more would only delay them.
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// The socket of a daemon, in the data directory, which is closed to others.
+const CONTROL: &str = "connect.sock";
+/// How long who asks a daemon waits for its answer.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A socket that is taken away when it is dropped.
+pub(crate) struct Control {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // One that stays is found to be nobody's by who comes next.
+        std::fs::remove_file(&self.path).ok();
+    }
+}
+
+/// Listens for `status` and `disconnect`; nothing where another daemon does.
+pub(crate) fn control(data: &Path) -> std::io::Result<Option<Control>> {
+    let path = data.join(CONTROL);
+    match UnixStream::connect(&path) {
+        Ok(_) => return Ok(None),
+        // Left behind by one that was killed.
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(&path)?;
+        }
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(Some(Control { listener, path }))
+}
+
+/// Asks the daemon of this data directory; nothing where there is none.
+pub(crate) fn ask_daemon(data: &Path) -> std::io::Result<Option<UnixStream>> {
+    match UnixStream::connect(data.join(CONTROL)) {
+        Ok(stream) => {
+            stream.set_read_timeout(Some(CONTROL_PATIENCE))?;
+            stream.set_write_timeout(Some(CONTROL_PATIENCE))?;
+            Ok(Some(stream))
+        }
+        Err(error) => {
+            use std::io::ErrorKind::{ConnectionRefused, NotFound};
+            let is_nobody = matches!(error.kind(), NotFound | ConnectionRefused);
+            if is_nobody { Ok(None) } else { Err(error) }
+        }
+    }
+}
+
+/// The door on this machine alone where pages may ask.
+pub(crate) fn door(port: u16) -> Result<TcpListener, Problem> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let listener = TcpListener::bind(address).map_err(|error| {
+        Problem::new(format!("{address} cannot be listened on: {error}.")).hint(
+            "Another daemon may wait there already. Name the server instead: portcullis connect URL TOKEN",
+        )
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// Binds the address, and says what to do where that is not possible.

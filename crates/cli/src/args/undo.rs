@@ -1,4 +1,4 @@
-//! What was typed about putting back what agents, or a crash, left.
+//! What was typed about undoing, and about what a crash left.
 
 use std::path::PathBuf;
 

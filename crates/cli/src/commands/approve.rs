@@ -79,57 +79,10 @@ impl Desk {
             out.line("Nothing waits for an answer.")?;
         }
         for question in &questions {
-            self.card(&mut out, question)?;
+            card(&mut out, question, self.clock.now_ms())?;
             how_to_answer(&mut out, question)?;
         }
         Ok(Ending::Fine)
-    }
-
-    /// What is asked, by whom, why, and for how long yet.
-    fn card(&self, out: &mut Out, question: &Question) -> Result<(), Problem> {
-        let left = question
-            .deadline
-            .saturating_sub(self.clock.now_ms())
-            .div_ceil(1000);
-        let verb = question.facts.verb;
-        let title = Mark::Ask.with(format_args!("An agent wants to {verb}"));
-        out.line(format_args!("{title}  {}", paint(FAINT, &question.id)))?;
-        for resource in &question.facts.resources {
-            out.line(format_args!(
-                "  path     {}  {}",
-                paint(BOLD, shown(resource.path.shown())),
-                paint(FAINT, format!("root {} ({})", resource.root, resource.kind))
-            ))?;
-        }
-        match &question.about {
-            Some(about) => out.line(format_args!("  about    {}", paint(BOLD, shown(about))))?,
-            None => out.line(format_args!("  group    {}", question.facts.group()))?,
-        }
-        if let Some(class) = &question.class {
-            let about = match class.as_str() {
-                "secret" => "it holds credentials",
-                "auto-exec" => "whoever writes it decides what runs later",
-                _ => "a protected class",
-            };
-            out.line(format_args!("  class    {}: {about}", shown(class)))?;
-        }
-        for (path, runs) in question.runs() {
-            out.line(format_args!("  runs     {}: {runs}", shown(path.shown())))?;
-        }
-        let client = question
-            .subject
-            .conversation_id
-            .as_ref()
-            .map(|id| format!(" through {}", shown(id.as_str())))
-            .unwrap_or_default();
-        out.line(format_args!(
-            "  who      {}{client}",
-            shown(&question.subject.label())
-        ))?;
-        out.line(format_args!("  why      {}", shown(&question.source)))?;
-        out.line(format_args!(
-            "  deadline {left} s from now, then it counts as no"
-        ))
     }
 
     fn answer(&self, id: &str, typed: &str) -> Result<Ending, Problem> {
@@ -209,7 +162,7 @@ impl Desk {
                 continue;
             };
             if !prompts {
-                self.card(&mut out, &question)?;
+                card(&mut out, &question, self.clock.now_ms())?;
                 how_to_answer(&mut out, &question)?;
                 out.flush()?;
                 skipped.insert(question.id);
@@ -241,21 +194,9 @@ impl Desk {
     }
 
     fn put(&self, out: &mut Out, question: &Question) -> Result<Heard, Problem> {
-        self.card(out, question)?;
+        card(out, question, self.clock.now_ms())?;
         out.flush()?;
-        let choices: Vec<Choice> = question
-            .offered
-            .iter()
-            .map(|decision| Choice {
-                decision: *decision,
-                exact: question.exact_path,
-            })
-            .collect();
-        // Enter pressed by habit must not let anything through.
-        let no = choices
-            .iter()
-            .position(|choice| choice.decision == Decision::DenyOnce)
-            .unwrap_or_default();
+        let (choices, no) = choices(question);
         let prompt = Select::new("Your answer", choices).with_starting_cursor(no);
         match prompt.prompt_skippable() {
             Ok(Some(choice)) => Ok(Heard::Said(choice.decision)),
@@ -276,6 +217,50 @@ impl Desk {
             .hint("portcullis approve list")),
         }
     }
+}
+
+/// What is asked, by whom, why, and for how long yet.
+pub(crate) fn card(out: &mut Out, question: &Question, now: u64) -> Result<(), Problem> {
+    let left = question.deadline.saturating_sub(now).div_ceil(1000);
+    let verb = question.facts.verb;
+    let title = Mark::Ask.with(format_args!("An agent wants to {verb}"));
+    out.line(format_args!("{title}  {}", paint(FAINT, &question.id)))?;
+    for resource in &question.facts.resources {
+        out.line(format_args!(
+            "  path     {}  {}",
+            paint(BOLD, shown(resource.path.shown())),
+            paint(FAINT, format!("root {} ({})", resource.root, resource.kind))
+        ))?;
+    }
+    match &question.about {
+        Some(about) => out.line(format_args!("  about    {}", paint(BOLD, shown(about))))?,
+        None => out.line(format_args!("  group    {}", question.facts.group()))?,
+    }
+    if let Some(class) = &question.class {
+        let about = match class.as_str() {
+            "secret" => "it holds credentials",
+            "auto-exec" => "whoever writes it decides what runs later",
+            _ => "a protected class",
+        };
+        out.line(format_args!("  class    {}: {about}", shown(class)))?;
+    }
+    for (path, runs) in question.runs() {
+        out.line(format_args!("  runs     {}: {runs}", shown(path.shown())))?;
+    }
+    let client = question
+        .subject
+        .conversation_id
+        .as_ref()
+        .map(|id| format!(" through {}", shown(id.as_str())))
+        .unwrap_or_default();
+    out.line(format_args!(
+        "  who      {}{client}",
+        shown(&question.subject.label())
+    ))?;
+    out.line(format_args!("  why      {}", shown(&question.source)))?;
+    out.line(format_args!(
+        "  deadline {left} s from now, then it counts as no"
+    ))
 }
 
 /// Whether an answer counts, and if not, why.
@@ -313,9 +298,27 @@ const fn title(decision: Decision) -> &'static str {
 }
 
 /// An offered answer, in a list.
-struct Choice {
-    decision: Decision,
+pub(crate) struct Choice {
+    pub(crate) decision: Decision,
     exact: bool,
+}
+
+/// The answers that are offered to a question, and the one that Enter pressed by
+/// habit gives: it must not let anything through.
+pub(crate) fn choices(question: &Question) -> (Vec<Choice>, usize) {
+    let choices: Vec<Choice> = question
+        .offered
+        .iter()
+        .map(|decision| Choice {
+            decision: *decision,
+            exact: question.exact_path,
+        })
+        .collect();
+    let no = choices
+        .iter()
+        .position(|choice| choice.decision == Decision::DenyOnce)
+        .unwrap_or_default();
+    (choices, no)
 }
 
 impl std::fmt::Display for Choice {

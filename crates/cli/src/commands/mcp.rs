@@ -206,7 +206,7 @@ impl Signals {
 }
 
 /// Puts in force what other processes change, until the runtime ends.
-async fn watch(live: Arc<LiveRules>, log: Log) {
+pub(crate) async fn watch(live: Arc<LiveRules>, log: Log) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut told = false;

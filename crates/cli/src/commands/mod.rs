@@ -4,6 +4,7 @@
 mod approve;
 mod audit;
 mod audit_line;
+mod connect;
 mod demo;
 mod doctor;
 mod extension;
@@ -14,6 +15,8 @@ mod policy;
 mod recover;
 mod rules;
 mod serve;
+mod settings;
+mod status;
 mod token;
 mod trust;
 mod undo;
@@ -29,12 +32,16 @@ pub(crate) fn run(typed: &Typed, env: &Environment) -> Result<Ending, Problem> {
     match &typed.command {
         Command::Mcp(args) => mcp::run(everywhere, env, args),
         Command::Serve(args) => serve::run(everywhere, env, args),
+        Command::Connect(args) => connect::run(everywhere, env, args),
+        Command::Status(args) => status::run(everywhere, env, args),
+        Command::Disconnect => status::disconnect(everywhere, env),
         Command::Demo(args) => demo::run(everywhere, env, args),
         Command::Policy(command) => policy::run(everywhere, env, command),
         Command::Audit(command) => audit::run(everywhere, env, command),
         Command::Approve(args) => approve::run(everywhere, env, args),
         Command::Rules(command) => rules::run(everywhere, env, command),
         Command::Trust(command) => trust::run(everywhere, env, command),
+        Command::Settings(command) => settings::run(everywhere, env, command),
         Command::User(command) => user::run(everywhere, env, command),
         Command::Token(command) => token::run(everywhere, env, command),
         Command::Link(command) => link::run(everywhere, env, command),

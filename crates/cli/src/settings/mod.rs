@@ -3,6 +3,8 @@
 //! nothing on the disk; a damaged file is refused, never replaced.
 
 mod file;
+mod import;
+mod template;
 mod writing;
 
 use std::path::{Path, PathBuf};
@@ -15,11 +17,13 @@ use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
 
 use file::{Glob, Permissions, Written, WrittenRoot};
 pub(crate) use file::{HookEvent, WrittenHook};
+pub(crate) use import::{Imported, NotImported, import};
+pub(crate) use template::{is_template, write_template};
 pub(crate) use writing::Writing;
 
 use crate::args::{
-    Everywhere, HardlinksFlag, LogFormat, LogLevel, McpArgs, ModeFlag, NewFileModeFlag,
-    PermissionFlags, ResolverFlag, RootFlag, ServeArgs, SymlinksFlag,
+    ConnectArgs, Everywhere, HardlinksFlag, LogFormat, LogLevel, McpArgs, ModeFlag,
+    NewFileModeFlag, PermissionFlags, ResolverFlag, RootFlag, ServeArgs, SymlinksFlag,
 };
 use crate::environment::{Environment, mode_variable};
 use crate::problem::Problem;
@@ -107,6 +111,8 @@ pub(crate) enum DefaultDir {
     Nothing,
     /// The working directory: a person stands in it.
     Working,
+    /// The same, and nothing beside the one directory, whatever the settings list.
+    Alone,
 }
 
 impl From<&McpArgs> for Overrides {
@@ -145,6 +151,19 @@ impl From<&ServeArgs> for Overrides {
             log_format: typed.operating.log_format,
             writing: Writing::Served,
             new_file_mode: typed.new_file_mode,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&ConnectArgs> for Overrides {
+    fn from(typed: &ConnectArgs) -> Self {
+        Self {
+            dir: typed.dir.clone(),
+            permissions: typed.permissions.clone(),
+            log_level: typed.log_level,
+            writing: Writing::Lent,
+            default_dir: DefaultDir::Alone,
             ..Self::default()
         }
     }
@@ -290,7 +309,7 @@ fn modes(env: &Environment, typed: &PermissionFlags, file: Permissions) -> Resul
     Ok(modes)
 }
 
-fn bad_variable(name: &str, value: &str, known: &str) -> Problem {
+pub(crate) fn bad_variable(name: &str, value: &str, known: &str) -> Problem {
     Problem::usage(format!("{name} is {value:?}, which says nothing known."))
         .hint(format!("Set it to {known}, or unset it."))
 }
@@ -321,6 +340,7 @@ fn roots(
         (None, None, Some(dir)) => Some(settings_path(env, dir)?),
         (None, None, None) => match overrides.default_dir {
             DefaultDir::Working if written.roots.is_empty() => env.working_dir.clone(),
+            DefaultDir::Alone => env.working_dir.clone(),
             DefaultDir::Working | DefaultDir::Nothing => None,
         },
     };
@@ -342,8 +362,10 @@ fn roots(
         })?;
         roots.push(plain_root(kind, &flag.id, absolute(env, &flag.path)?)?);
     }
-    for root in &written.roots {
-        roots.push(written_root(env, root)?);
+    if overrides.default_dir != DefaultDir::Alone {
+        for root in &written.roots {
+            roots.push(written_root(env, root)?);
+        }
     }
     for root in &mut roots {
         if let Some(flag) = overrides.symlinks {
@@ -439,7 +461,7 @@ fn hook(written: &WrittenHook) -> HookSetting {
 
 /// A path of the settings file: absolute, or below the home directory. Relative
 /// ones would mean another directory wherever a client starts us.
-fn settings_path(env: &Environment, written: &str) -> Result<PathBuf, Problem> {
+pub(crate) fn settings_path(env: &Environment, written: &str) -> Result<PathBuf, Problem> {
     let below_home = written
         .strip_prefix("~/")
         .or((written == "~").then_some(""));
@@ -457,7 +479,7 @@ fn settings_path(env: &Environment, written: &str) -> Result<PathBuf, Problem> {
     }
 }
 
-fn absolute(env: &Environment, path: &Path) -> Result<PathBuf, Problem> {
+pub(crate) fn absolute(env: &Environment, path: &Path) -> Result<PathBuf, Problem> {
     if path.is_absolute() {
         return Ok(path.to_owned());
     }

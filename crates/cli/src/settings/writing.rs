@@ -33,6 +33,8 @@ pub(crate) enum Writing {
     Allowed,
     /// At the stored mode; workspaces that were named are trusted by that: `serve`.
     Served,
+    /// At the stored mode; the directory is trusted by confirming it: `connect`.
+    Lent,
     /// By the person at their own terminal, in every root.
     ByPerson,
 }
@@ -56,7 +58,7 @@ impl Writing {
     pub(crate) const fn is_on(self) -> bool {
         match self {
             Self::Off | Self::ByEnvironment => false,
-            Self::AsStored | Self::Allowed | Self::Served | Self::ByPerson => true,
+            Self::AsStored | Self::Allowed | Self::Served | Self::Lent | Self::ByPerson => true,
         }
     }
 
@@ -65,7 +67,7 @@ impl Writing {
         let group = Group::FilesystemWrite;
         match self {
             Self::AsStored if modes.of(group) == Mode::Deny => modes.with(group, Mode::Ask),
-            Self::Off | Self::ByEnvironment | Self::AsStored | Self::Served => modes,
+            Self::Off | Self::ByEnvironment | Self::AsStored | Self::Served | Self::Lent => modes,
             Self::Allowed => modes.with(group, Mode::Allow),
             Self::ByPerson => modes
                 .with(group, Mode::Allow)
@@ -81,8 +83,8 @@ impl Writing {
             let access = match self {
                 // Whoever comes over HTTP is granted what its scopes say.
                 Self::Off | Self::ByEnvironment | Self::Served => continue,
-                Self::AsStored | Self::Allowed if !workspace => continue,
-                Self::AsStored | Self::Allowed => CHANGING,
+                Self::AsStored | Self::Allowed | Self::Lent if !workspace => continue,
+                Self::AsStored | Self::Allowed | Self::Lent => CHANGING,
                 Self::ByPerson => CHANGING.union(AccessSet::of(&[Access::Read, Access::Metadata])),
             };
             root.grants.push(GrantSetting {

@@ -31,6 +31,7 @@ mod options;
 #[cfg(portcullis_oracle)]
 mod oracle;
 mod own_text;
+mod own_write;
 mod private_dir;
 mod recovering;
 mod root;
@@ -64,6 +65,7 @@ pub use ledger::{
 pub use meta::Meta;
 pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
+pub use own_write::{OwnLog, OwnPlace, write_own_text};
 pub use private_dir::PrivateDir;
 pub use recovering::{Interrupted, Leftover};
 pub use root::{Resolver, Root};

@@ -24,7 +24,7 @@ pub(crate) struct About {
     pub(crate) host: String,
     pub(crate) root: String,
     pub(crate) dialect: Dialect,
-    pub(crate) offer: Offer,
+    pub(crate) offer: Arc<Offer>,
     /// What the seed's dialect uploads.
     pub(crate) tree: Tree,
     /// When it was linked, in milliseconds since 1970.

@@ -6,6 +6,7 @@
 
 mod calls;
 mod link;
+mod offers;
 mod registry;
 mod result;
 mod seed;

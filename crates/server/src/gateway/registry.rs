@@ -13,6 +13,7 @@ use ring::digest::{Digest, SHA256, digest};
 use tokio::sync::{broadcast, mpsc};
 
 use super::link::{About, Link, Outgoing};
+use super::offers::Offers;
 use super::seed::Tree;
 use super::surface::{Offer, is_within};
 
@@ -35,6 +36,7 @@ pub struct Gateway {
     fixed: Option<Fixed>,
     /// Who listens before it has introduced itself, by its pairing token.
     early: Mutex<HashMap<String, Early>>,
+    offers: Offers,
     number: AtomicU64,
     /// Whose machines changed.
     changes: broadcast::Sender<Arc<str>>,
@@ -170,6 +172,7 @@ impl Gateway {
             pairings: Mutex::default(),
             fixed: None,
             early: Mutex::default(),
+            offers: Offers::default(),
             number: AtomicU64::new(0),
             changes: broadcast::channel(BACKLOG).0,
             looked_at,
@@ -424,7 +427,7 @@ impl Gateway {
             host: welcome.host,
             root: welcome.root,
             dialect: welcome.dialect,
-            offer: welcome.offer,
+            offer: self.offers.share(welcome.offer),
             tree: welcome.tree,
             since_ms: now,
             number: self.number.fetch_add(1, Ordering::Relaxed),

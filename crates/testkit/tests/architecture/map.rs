@@ -20,11 +20,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "server",
         &["proto", "policy", "gate", "link", "tools", "store"],
     ),
+    ("daemon", &["proto", "gate", "link", "tools"]),
     ("hammer", &["process"]),
     (
         "cli",
         &[
-            "proto", "policy", "gate", "files", "process", "store", "tools", "server", "hammer",
+            "proto", "policy", "gate", "link", "files", "process", "store", "tools", "server",
+            "daemon", "hammer",
         ],
     ),
     ("testkit", &["proto", "policy", "gate", "files", "store"]),
@@ -51,15 +53,17 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("nix", &["bench"]),
     ("rusqlite", &["store"]),
     ("rmcp", &["server", "conformance"]),
-    // Whoever speaks HTTP is a surface.
-    ("hyper", &["server"]),
-    ("rustls", &["server"]),
+    // Whoever speaks HTTP is a surface, or the far end of a link.
+    ("hyper", &["server", "daemon"]),
+    ("rustls", &["server", "daemon"]),
     // It checks what issuers sign; TLS brings it in.
     ("ring", &["server"]),
     ("clap", &["cli"]),
     // They read the environment.
     ("listenfd", &["cli"]),
     ("sd-notify", &["cli"]),
+    // They hold the terminal.
+    ("crossterm", &["cli"]),
     ("inquire", &["cli"]),
     ("ed25519-dalek", &["files"]),
     ("similar", &["files"]),

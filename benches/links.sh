@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Holds many machines on one server, calls them at random, and looks at what that takes.
+# Fails on a stream that ends by itself, on pings that come late, on a call that does not
+# come back, and on memory over the limit.
+#
+#   benches/links.sh                 10,000 machines for 10 minutes
+#   benches/links.sh --smoke         500 machines for 40 seconds, the same limits a machine
+#   benches/links.sh --machines N --seconds S
+#
+# PORTCULLIS   the binary to use; else target/release, else target/debug
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+machines=10000 seconds=600
+while [ "$#" -gt 0 ]; do
+  case "$1" in
+    -h | --help)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+      exit 0
+      ;;
+    --smoke) machines=500 seconds=40 ;;
+    --machines) machines=$2 && shift ;;
+    --seconds) seconds=$2 && shift ;;
+    *)
+      echo "unknown option: $1" >&2
+      echo "hint: benches/links.sh --help" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+# A stream is a handle at each end.
+needed=$((machines + 1000))
+if [ "$(ulimit -n)" != unlimited ] && [ "$(ulimit -n)" -lt "$needed" ]; then
+  ulimit -n "$needed" || {
+    echo "this needs $needed open handles, and $(ulimit -n) are allowed" >&2
+    echo "hint: run it as root, or raise the limit in /etc/security/limits.conf" >&2
+    exit 2
+  }
+fi
+# shellcheck source=interop/binary.bash
+source interop/binary.bash
+export PYTHONDONTWRITEBYTECODE=1
+exec python3 benches/links/main.py "$binary" "$machines" "$seconds"

@@ -1,0 +1,107 @@
+//! What was typed about lending this machine.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::accounts::url;
+use super::{LogLevel, PermissionFlags};
+
+#[derive(Debug, Args)]
+pub(crate) struct ConnectArgs {
+    /// Where the server is: https://HOST [or PORTCULLIS_GATEWAY_URL]. Left out, a page of the
+    /// server may ask, at 127.0.0.1:7655, and you confirm
+    #[arg(value_name = "URL", value_parser = url)]
+    pub(crate) to: Option<String>,
+    /// The pairing token the server shows, or - to read one from standard input
+    /// [or PORTCULLIS_GATEWAY_TOKEN]
+    #[arg(value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The directory to lend [default: PORTCULLIS_FILESYSTEM_DIR, then filesystemDir of the
+    /// settings, then the working directory]
+    #[arg(value_name = "DIR")]
+    pub(crate) lent: Option<PathBuf>,
+    /// The same as URL
+    #[arg(long, value_name = "URL", conflicts_with = "to", value_parser = url)]
+    pub(crate) url: Option<String>,
+    /// The same as TOKEN
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) api_key: Option<String>,
+    /// The same as DIR
+    #[arg(long, short, visible_alias = "filesystem-dir", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Lend the tools that change files even where their group is denied: at ask, then
+    /// [or PORTCULLIS_FILESYSTEM_WRITE_ACCESS]
+    #[arg(long, conflicts_with = "filesystem_write")]
+    pub(crate) filesystem_write_access: bool,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionFlags,
+    /// Who is asked where a person has to decide: client is you, at this terminal; instance is
+    /// whoever the server asks [default: PORTCULLIS_PERMISSION_CONFIRMATION, then client]
+    #[arg(long, value_name = "WHO")]
+    pub(crate) permission_confirmation: Option<ConfirmationFlag>,
+    /// Connect without asking, and answer every question with allow once. Counts only for servers
+    /// of --allowed-origins [or PORTCULLIS_AUTO_CONFIRM]
+    #[arg(long)]
+    pub(crate) auto_confirm: bool,
+    /// Never prompt: without --auto-confirm nothing is connected, and every question is a no
+    /// [or PORTCULLIS_NON_INTERACTIVE]
+    #[arg(long)]
+    pub(crate) non_interactive: bool,
+    /// The servers --auto-confirm counts for, and whose pages may ask, with commas:
+    /// https://*.example.com, http://HOST:PORT. A * spans dots, a port has to be the same [or PORTCULLIS_ALLOWED_ORIGINS]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) allowed_origins: Vec<String>,
+    /// Where pages may ask while no server is named
+    #[arg(long, value_name = "PORT", default_value_t = 7655, conflicts_with_all = ["to", "url"])]
+    pub(crate) port: u16,
+    /// What this machine is called there [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+    /// Trust this certificate authority as well as the system's (PEM). Can be repeated
+    /// [or PORTCULLIS_CA]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Vec<PathBuf>,
+    /// How much to say on standard error
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Known, and without effect: there is no shell here yet
+    #[arg(long, value_name = "MS", hide = true)]
+    pub(crate) computer_shell_timeout: Option<String>,
+    /// Known, and without effect: there is no shell here yet
+    #[arg(long, hide = true)]
+    pub(crate) dangerously_disable_shell_sandbox: bool,
+    /// Known, and without effect: there is no browser here yet
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub(crate) browser_default: Option<String>,
+}
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfirmationFlag {
+    /// The person at this terminal
+    #[default]
+    Client,
+    /// Whoever the server asks
+    Instance,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// One JSON object, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SettingsCommand {
+    /// Take over the settings of n8n's daemon. What cannot be taken over is said; a denial that
+    /// cannot be is a reason to change nothing
+    Import {
+        /// Its settings [default: ~/.n8n-gateway/settings.json]
+        file: Option<PathBuf>,
+        /// Replace the settings there are; they are kept as settings.json.before-import
+        #[arg(long)]
+        replace: bool,
+    },
+}

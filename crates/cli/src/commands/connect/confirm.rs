@@ -1,0 +1,185 @@
+//! The one confirmation before a machine is lent: what, to whom, under which
+//! modes. What is edited here holds for this session and is written nowhere.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use inquire::{InquireError, Select, Text};
+use portcullis_proto::{Group, Mode};
+
+use super::plan::{Plan, is_available, lends_anything, mode_of, nothing_lent};
+use crate::environment::Environment;
+use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown};
+use crate::problem::Problem;
+use crate::settings::absolute;
+
+/// What a person decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Confirmed {
+    Yes,
+    No,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Yes,
+    Edit,
+    No,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Yes => "Yes, connect",
+            Self::Edit => "Edit permissions or directory, for this session",
+            Self::No => "No",
+        })
+    }
+}
+
+/// What can be edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Item {
+    Mode(Group, Mode),
+    Directory(PathBuf),
+    Done,
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode(group, mode) => write!(f, "{group}: {mode}"),
+            Self::Directory(path) => write!(f, "directory: {}", shown(&path.to_string_lossy())),
+            Self::Done => f.write_str("Done"),
+        }
+    }
+}
+
+/// Asks, and lets what is shown be edited, until there is a yes or a no. All that
+/// is no answer is a no.
+pub(super) fn confirm(plan: &mut Plan, env: &Environment) -> Result<Confirmed, Problem> {
+    loop {
+        show(plan)?;
+        let choices = vec![Choice::Yes, Choice::Edit, Choice::No];
+        // Enter pressed by habit must not let anything through.
+        let prompt = Select::new("Lend this machine?", choices).with_starting_cursor(2);
+        match answered(prompt.prompt())? {
+            Some(Choice::Yes) if lends_anything(plan.settings.modes) => return Ok(Confirmed::Yes),
+            Some(Choice::Yes) => aside(Mark::Warn.with(nothing_lent().what)),
+            Some(Choice::Edit) => edit(plan, env)?,
+            Some(Choice::No) | None => return Ok(Confirmed::No),
+        }
+    }
+}
+
+/// What came of a prompt: nothing, where it was left.
+fn answered<T>(said: Result<T, InquireError>) -> Result<Option<T>, Problem> {
+    match said {
+        Ok(said) => Ok(Some(said)),
+        Err(InquireError::NotTTY) => Err(no_terminal()),
+        Err(
+            InquireError::OperationCanceled
+            | InquireError::OperationInterrupted
+            | InquireError::InvalidConfiguration(_)
+            | InquireError::IO(_)
+            | InquireError::Custom(_),
+        ) => Ok(None),
+    }
+}
+
+pub(super) fn no_terminal() -> Problem {
+    Problem::usage("There is no terminal to confirm on. Nothing was connected.").hint(
+        "Run it in a terminal, or confirm beforehand: --auto-confirm --allowed-origins ORIGIN",
+    )
+}
+
+fn show(plan: &Plan) -> Result<(), Problem> {
+    let mut out = Out::stderr();
+    out.blank()?;
+    out.line(format_args!("  server     {}", paint(BOLD, &plan.address)))?;
+    if plan.address.can_be_overheard() {
+        let warning = Mark::Warn.with("not encrypted: what is read here can be read on the way");
+        out.line(format_args!("             {warning}"))?;
+    }
+    let machine = format!("{} ({})", shown(&plan.machine), shown(&plan.host));
+    out.line(format_args!("  machine    {machine}"))?;
+    let path = directory(plan);
+    let path = path.to_string_lossy();
+    out.line(format_args!("  directory  {}", paint(BOLD, shown(&path))))?;
+    let asked = match plan.confirmation {
+        crate::args::ConfirmationFlag::Client => "you, in this terminal",
+        crate::args::ConfirmationFlag::Instance => "whoever the server asks",
+    };
+    out.line(format_args!("  asked      {asked}"))?;
+    out.blank()?;
+    let modes = plan.settings.modes;
+    let rows: Vec<Vec<String>> = Group::ALL
+        .into_iter()
+        .map(|group| {
+            let word = if !is_available(group) {
+                "not available here".to_owned()
+            } else if mode_of(modes, group) != modes.of(group) {
+                format!("deny ({} is denied)", Group::FilesystemRead)
+            } else {
+                modes.of(group).to_string()
+            };
+            vec![format!("  {group}"), word]
+        })
+        .collect();
+    out.table(&["  GROUP", "MODE"], &rows)?;
+    for what in &plan.told {
+        out.line(format_args!("  {}", paint(YELLOW, shown(what))))?;
+    }
+    out.blank()?;
+    out.flush()
+}
+
+fn directory(plan: &Plan) -> PathBuf {
+    let root = plan.settings.roots.first();
+    root.map(|root| root.path.clone()).unwrap_or_default()
+}
+
+fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
+    let mut at = 0;
+    loop {
+        let mut items: Vec<Item> = Group::ALL
+            .into_iter()
+            .filter(|group| is_available(*group))
+            .map(|group| Item::Mode(group, plan.settings.modes.of(group)))
+            .collect();
+        items.push(Item::Directory(directory(plan)));
+        items.push(Item::Done);
+        let chosen = items.clone();
+        let prompt = Select::new("Change", chosen).with_starting_cursor(at);
+        let Some(item) = answered(prompt.prompt())? else {
+            return Ok(());
+        };
+        at = items.iter().position(|one| *one == item).unwrap_or(0);
+        match item {
+            Item::Done => return Ok(()),
+            Item::Mode(group, now) => {
+                let modes = vec![Mode::Deny, Mode::Ask, Mode::Allow];
+                let cursor = modes.iter().position(|mode| *mode == now).unwrap_or(0);
+                let prompt = Select::new(group.as_str(), modes).with_starting_cursor(cursor);
+                if let Some(mode) = answered(prompt.prompt())? {
+                    plan.settings.modes = plan.settings.modes.with(group, mode);
+                }
+            }
+            Item::Directory(now) => {
+                let now = now.to_string_lossy().into_owned();
+                let prompt = Text::new("Directory").with_initial_value(&now);
+                let Some(typed) = answered(prompt.prompt())? else {
+                    continue;
+                };
+                let path = match (typed.strip_prefix("~/"), &env.home) {
+                    (Some(rest), Some(home)) => home.join(rest),
+                    (Some(_) | None, _) => absolute(env, typed.trim().as_ref())?,
+                };
+                if let Some(root) = plan.settings.roots.first_mut() {
+                    root.path = path;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! `portcullis connect`: lends a directory of this machine to a server, after
+//! one confirmation and under the rules that hold here.
+
+mod confirm;
+mod control;
+mod origins;
+mod plan;
+mod prompts;
+mod screen;
+mod waiting;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_daemon::{
+    Asking, Dial, Dialling, Ended, Errands, Lending, Observer, Route, Surface, Wanted, answer_door,
+    lend,
+};
+use portcullis_files::{OwnLog, PrivateDir};
+use portcullis_gate::{Approver, Caller};
+use portcullis_proto::{Group, Mode, Principal, SessionId, Subject};
+use portcullis_store::DurableApprover;
+use portcullis_tools::{Here, Machine};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use self::confirm::{Confirmed, confirm, no_terminal};
+use self::plan::{Deciding, Plan, lends_anything, named, needs_person, nothing_lent, origins};
+use self::prompts::{AlwaysOnce, Terminal};
+use self::screen::{About, Screen};
+use self::waiting::AtTheDoor;
+use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere};
+use crate::commands::mcp::{Signals, recover, watch};
+use crate::environment::Environment;
+use crate::log::Log;
+use crate::out::{aside, shown, tell};
+use crate::problem::{Ending, Problem};
+use crate::settings;
+use crate::sockets;
+use crate::wiring::{Purpose, World, open_data};
+
+/// The log, in the data directory, and how long it grows.
+const LOG: &str = "connect.log";
+const MAX_LOG: u64 = 4 << 20;
+/// How many threads wait for the wire; what takes longer has threads of its own.
+const WORKERS: usize = 2;
+
+pub(crate) fn run(
+    everywhere: &Everywhere,
+    env: &Environment,
+    args: &ConnectArgs,
+) -> Result<Ending, Problem> {
+    let data = open_data(&settings::data_dir(everywhere, env)?)?;
+    if everywhere.settings.is_none() && env.settings.is_none() {
+        settings::write_template(&data)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()?;
+    let start = Start {
+        env,
+        data,
+        runtime,
+        door: None,
+    };
+    if named(env, args).is_none() {
+        return wait(everywhere, args, start);
+    }
+    let mut plan = Plan::of(everywhere, env, args, None)?;
+    match confirmed(&mut plan, env)? {
+        Confirmed::Yes => start.lend(&plan),
+        Confirmed::No => {
+            not_connected(&plan);
+            Ok(Ending::Fine)
+        }
+    }
+}
+
+/// Waits until a server's page asks and is confirmed.
+fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result<Ending, Problem> {
+    let env = start.env;
+    if needs_person(env, args)? && !prompts::is_there() {
+        return Err(no_terminal());
+    }
+    let listener = sockets::door(args.port)?;
+    let at = listener.local_addr()?;
+    let (door, asked) = AtTheDoor::new(origins(env, args));
+    let porter = Arc::clone(&door);
+    start.runtime.spawn(async move {
+        if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+            answer_door(listener, porter).await;
+        }
+    });
+    aside(format_args!(
+        "Waiting at http://{at} until a server's page asks. Ctrl-C ends it."
+    ));
+    loop {
+        let Wanted {
+            url,
+            token,
+            decided,
+        } = asked
+            .recv()
+            .map_err(|_| Problem::new("The door is not answered any more."))?;
+        let plan = Plan::of(everywhere, env, args, Some((&url, token)));
+        let plan = plan.and_then(|mut plan| Ok((confirmed(&mut plan, env)?, plan)));
+        match plan {
+            Ok((Confirmed::Yes, plan)) => {
+                // A page that has gone is linked all the same: the person said so.
+                decided.send(true).ok();
+                let start = Start {
+                    door: Some(door),
+                    ..start
+                };
+                return start.lend(&plan);
+            }
+            Ok((Confirmed::No, plan)) => not_connected(&plan),
+            Err(problem) => tell(&problem),
+        }
+        decided.send(false).ok();
+        door.decided();
+    }
+}
+
+fn not_connected(plan: &Plan) {
+    aside(format_args!(
+        "Not connected. Nothing was said to {}.",
+        plan.address
+    ));
+}
+
+/// Whether it is to be lent, by whoever decides that.
+fn confirmed(plan: &mut Plan, env: &Environment) -> Result<Confirmed, Problem> {
+    match plan.deciding {
+        Deciding::Person if !prompts::is_there() => Err(no_terminal()),
+        Deciding::Person => confirm(plan, env),
+        Deciding::Flag | Deciding::NoQuestions if lends_anything(plan.settings.modes) => {
+            Ok(Confirmed::Yes)
+        }
+        Deciding::Flag | Deciding::NoQuestions => Err(nothing_lent()),
+    }
+}
+
+/// What a link begins with, whoever asked for it.
+struct Start<'a> {
+    env: &'a Environment,
+    data: PrivateDir,
+    runtime: tokio::runtime::Runtime,
+    door: Option<Arc<AtTheDoor>>,
+}
+
+impl Start<'_> {
+    /// Lends until it ends.
+    fn lend(self, plan: &Plan) -> Result<Ending, Problem> {
+        let log = Log::of(&plan.settings);
+        for what in &plan.told {
+            log.warn(what);
+        }
+        let world = World::open(&plan.settings, Purpose::Serve)?;
+        if plan.settings.modes.of(Group::FilesystemWrite) != Mode::Deny {
+            recover(&world, log);
+        }
+        let file = OwnLog::open(&self.data, LOG, MAX_LOG)?;
+        let about = About {
+            to: plan.address.origin().to_owned(),
+            directory: directory(plan),
+            machine: plan.machine.clone(),
+        };
+        let screen = Arc::new(Screen::new(about, log, file));
+        let control = control(self.data.path(), log);
+        let session = SessionId::new(world.chain.as_str());
+        let lending = lending(plan, self.env, &world, &screen, session.clone())?;
+        let ending = CancellationToken::new();
+        if let Some(door) = &self.door {
+            door.lend(plan.address.origin(), Arc::clone(&screen), ending.clone());
+        }
+        let live = Arc::clone(&world.live);
+        let (ticking, asked) = (Arc::clone(&screen), Arc::clone(&screen));
+        let ended = self.runtime.block_on(async {
+            tokio::spawn(watch(live, log));
+            tokio::spawn(tick(ticking));
+            if let Some(control) = &control {
+                let listener = control.listener.try_clone();
+                let listener = listener.and_then(tokio::net::UnixListener::from_std);
+                let listener =
+                    listener.map_err(|error| format!("the socket of status: {error}"))?;
+                tokio::spawn(control::answer(listener, asked, ending.clone()));
+            }
+            tokio::spawn(end_on_signals(Ends::listen()?, ending.clone()));
+            Ok::<Ended, String>(lend(lending, ending).await)
+        });
+        drop(control);
+        screen.end();
+        prompts::give_back();
+        world.authority.gate().end_session(&session);
+        self.runtime.shutdown_background();
+        world.end();
+        let ended = ended.map_err(Problem::new)?;
+        screen.note(&format!("ended: {}", words(&ended)));
+        told(&ended, plan)
+    }
+}
+
+/// The directory that is lent, as its owner spells it.
+fn directory(plan: &Plan) -> String {
+    let root = plan.settings.roots.first();
+    root.map_or_else(String::new, |root| root.path.to_string_lossy().into_owned())
+}
+
+/// Where `status` and `disconnect` are answered. A link without is a link.
+fn control(data: &Path, log: Log) -> Option<sockets::Control> {
+    match sockets::control(data) {
+        Ok(Some(control)) => Some(control),
+        Ok(None) => {
+            log.warn("another connect runs: portcullis status and disconnect speak to that one");
+            None
+        }
+        Err(error) => {
+            log.warn(format_args!(
+                "portcullis status and disconnect do not reach this one: {error}"
+            ));
+            None
+        }
+    }
+}
+
+/// Everything the far end of the link needs.
+fn lending(
+    plan: &Plan,
+    env: &Environment,
+    world: &World,
+    screen: &Arc<Screen>,
+    session: SessionId,
+) -> Result<Lending, Problem> {
+    let machine = Here::new(Arc::clone(&world.authority)).writing();
+    let principal = Principal::User { id: "me".into() };
+    let asking = match (plan.deciding, plan.confirmation) {
+        (Deciding::NoQuestions, _) => Asking::Nobody,
+        (Deciding::Flag, _) => Asking::Here(Arc::new(AlwaysOnce)),
+        (Deciding::Person, ConfirmationFlag::Instance) => Asking::There,
+        (Deciding::Person, ConfirmationFlag::Client) => {
+            let terminal = Terminal::open(&env.user, Arc::clone(screen));
+            // `portcullis approve` at another terminal answers as well.
+            let approver = DurableApprover::new(
+                world.store.clone(),
+                Some(Arc::new(terminal) as Arc<dyn Approver>),
+                Arc::clone(&world.clock),
+            );
+            Asking::Here(Arc::new(approver))
+        }
+    };
+    let caller = Caller::new(Subject::of(principal.clone()), "link");
+    let route = Route::new(
+        plan.address.clone(),
+        &plan.proxies,
+        plan.trust.clone(),
+        Arc::new(OurSockets),
+    )
+    .map_err(|why| {
+        Problem::new(format!("{} cannot be reached: {why}.", plan.address))
+            .hint("Name the authority behind its certificate with --ca FILE; mend HTTPS_PROXY.")
+    })?;
+    Ok(Lending {
+        surface: Surface {
+            root_path: directory(plan),
+            host: plan.host.clone(),
+            machine: plan.machine.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            tools: machine.catalog(&caller),
+        },
+        machine: Arc::new(machine),
+        errands: Errands {
+            principal,
+            session,
+            origin: plan.address.origin().to_owned(),
+            asking,
+        },
+        route,
+        key: plan.token.clone(),
+        observer: Arc::clone(screen) as Arc<dyn Observer>,
+    })
+}
+
+/// Connects by our sockets.
+struct OurSockets;
+
+impl Dial for OurSockets {
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> Dialling<'a> {
+        Box::pin(sockets::dial(host, port))
+    }
+}
+
+/// What ends a session from here: the usual signals, and a terminal that goes.
+struct Ends {
+    usual: Signals,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Ends {
+    fn listen() -> Result<Self, String> {
+        Ok(Self {
+            usual: Signals::listen()?,
+            hangup: signal(SignalKind::hangup()).map_err(|error| format!("signals: {error}"))?,
+        })
+    }
+}
+
+async fn end_on_signals(mut ends: Ends, ending: CancellationToken) {
+    tokio::select! {
+        () = ends.usual.any() => {}
+        _ = ends.hangup.recv() => {}
+    }
+    ending.cancel();
+}
+
+async fn tick(screen: Arc<Screen>) {
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tick.tick().await;
+        screen.tick();
+    }
+}
+
+fn words(ended: &Ended) -> String {
+    match ended {
+        Ended::Asked => "disconnected".to_owned(),
+        Ended::ByServer => "the server ended the session".to_owned(),
+        Ended::Replaced(by) => format!("another daemon, on {by}, stands for this machine now"),
+        Ended::Unreachable(why) => format!("the server is not reached: {why}"),
+        Ended::WrongToken => "the token is wrong, used or too old".to_owned(),
+        Ended::Refused(status) => format!("the server answered {status}"),
+        Ended::Lost => "the server does not know this session any more".to_owned(),
+    }
+}
+
+/// Says how it ended, and what to do where that was not wanted.
+fn told(ended: &Ended, plan: &Plan) -> Result<Ending, Problem> {
+    let said = words(ended);
+    let problem = |hint: &str| {
+        let what = format!("{}: {}.", plan.address, shown(&said));
+        Err(Problem::new(what).hint(hint))
+    };
+    match ended {
+        Ended::Asked | Ended::ByServer | Ended::Replaced(_) => {
+            aside(format_args!("{}: {}", plan.address, shown(&said)));
+            Ok(Ending::Fine)
+        }
+        Ended::Unreachable(_) => problem(
+            "Look at the address, HTTPS_PROXY and NO_PROXY; a private certificate authority is named with --ca FILE.",
+        ),
+        Ended::WrongToken => {
+            problem("Have the server show a new one: a token counts once, and for 5 minutes.")
+        }
+        Ended::Refused(_) => problem("Is there a gateway at this address? Look at the URL."),
+        Ended::Lost => problem("Pair again: have the server show a new token."),
+    }
+}

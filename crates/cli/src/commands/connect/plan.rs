@@ -1,0 +1,400 @@
+//! What was typed, set and written about lending this machine, as one plan:
+//! flags over environment over file, with nothing left to decide but by a person.
+
+use std::io::{BufRead as _, Read as _};
+use std::path::{Path, PathBuf};
+
+use portcullis_daemon::{Address, Proxies, Trust};
+use portcullis_files::read_own_text;
+use portcullis_link::bounds::{MAX_KEY, MAX_NAME};
+use portcullis_policy::Modes;
+use portcullis_proto::{Group, Mode, Secret};
+
+use super::origins::is_allowed;
+use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere, LogLevel, ModeFlag};
+use crate::environment::{Environment, Said};
+use crate::problem::Problem;
+use crate::settings::{self, Overrides, Settings, bad_variable};
+
+/// How a pairing token begins. It counts once and for five minutes, so it may
+/// stand where others can see it.
+const PAIRING: &str = "gw_";
+/// The largest file of certificates: a system's own has some 250 KiB.
+const MAX_PEM: u64 = 4 << 20;
+/// Where systems keep the certificates they came with: Debian, Fedora, SUSE, Alpine.
+const SYSTEM: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deciding {
+    /// The person at the terminal.
+    Person,
+    /// Nobody: confirmed by a flag, and every question is answered with allow once.
+    Flag,
+    /// Nobody: confirmed by a flag, and every question is a no.
+    NoQuestions,
+}
+
+/// What is to be lent, and to whom.
+pub(super) struct Plan {
+    pub(super) address: Address,
+    pub(super) token: Secret,
+    pub(super) settings: Settings,
+    pub(super) deciding: Deciding,
+    pub(super) confirmation: ConfirmationFlag,
+    pub(super) machine: String,
+    /// `user@host`.
+    pub(super) host: String,
+    pub(super) proxies: Proxies,
+    pub(super) trust: Trust,
+    /// What has no effect here, each in words.
+    pub(super) told: Vec<String>,
+}
+
+/// Whether a group has tools here.
+pub(super) const fn is_available(group: Group) -> bool {
+    match group {
+        Group::FilesystemRead | Group::FilesystemWrite => true,
+        Group::Shell | Group::Computer | Group::Browser => false,
+    }
+}
+
+/// The mode that counts: a group without tools here is off, and so is changing
+/// files where looking at them is.
+pub(super) fn mode_of(modes: Modes, group: Group) -> Mode {
+    let needs_reading = group == Group::FilesystemWrite;
+    if !is_available(group) || (needs_reading && modes.of(Group::FilesystemRead) == Mode::Deny) {
+        return Mode::Deny;
+    }
+    modes.of(group)
+}
+
+/// Whether anything is lent at all.
+pub(super) fn lends_anything(modes: Modes) -> bool {
+    Group::ALL
+        .into_iter()
+        .any(|group| mode_of(modes, group) != Mode::Deny)
+}
+
+pub(super) fn nothing_lent() -> Problem {
+    Problem::usage(
+        "Every tool group that is available here is denied, so there is nothing to lend.",
+    )
+    .hint("Switch one on: --permission-filesystem-read allow")
+}
+
+impl Plan {
+    /// What holds, for the server that was named or whose page `asked`.
+    pub(super) fn of(
+        everywhere: &Everywhere,
+        env: &Environment,
+        args: &ConnectArgs,
+        asked: Option<(&str, Secret)>,
+    ) -> Result<Self, Problem> {
+        let (address, (token, dir)) = match asked {
+            Some((url, token)) => (parsed(url)?, (token, args.dir.clone())),
+            None => (address(env, args)?, token_and_dir(env, args)?),
+        };
+        let mut overrides = Overrides::from(args);
+        overrides.dir = dir;
+        let mut settings = settings::resolve(everywhere, &heard(env)?, &overrides)?;
+        settings.modes = with_write_access(settings.modes, env, args)?;
+        address.origin().clone_into(&mut settings.client_name);
+        let deciding = deciding(env, args, &address)?;
+        let host_name = host_name();
+        let machine = args.machine.clone().or_else(|| env.gateway.machine.clone());
+        let machine = machine.unwrap_or_else(|| host_name.clone());
+        let is_plain = !machine.is_empty() && !machine.chars().any(char::is_control);
+        if machine.len() > MAX_NAME || !is_plain {
+            return Err(Problem::usage("The machine cannot be called that.")
+                .hint(format!("Use 1 to {MAX_NAME} printable characters.")));
+        }
+        let gateway = &env.gateway;
+        Ok(Self {
+            trust: trust(env, args, &address)?,
+            address,
+            token,
+            deciding,
+            confirmation: confirmation(env, args)?,
+            machine,
+            host: format!("{}@{host_name}", env.user),
+            proxies: Proxies {
+                https: gateway.https_proxy.clone(),
+                http: gateway.http_proxy.clone(),
+                none_for: gateway.no_proxy.clone(),
+            },
+            told: told(env, args, settings.modes),
+            settings,
+        })
+    }
+}
+
+/// The server that was named, if one was.
+pub(super) fn named<'a>(env: &'a Environment, args: &'a ConnectArgs) -> Option<&'a str> {
+    let said = env.gateway.url.as_ref().map(|said| &said.value);
+    let url = args.to.as_ref().or(args.url.as_ref()).or(said);
+    url.map(String::as_str)
+}
+
+fn address(env: &Environment, args: &ConnectArgs) -> Result<Address, Problem> {
+    let url = named(env, args).ok_or_else(|| {
+        Problem::usage("No server to lend this machine to is named.")
+            .hint("The server shows the whole command: portcullis connect URL TOKEN")
+    })?;
+    parsed(url)
+}
+
+fn parsed(url: &str) -> Result<Address, Problem> {
+    Address::parse(url).map_err(|bad| {
+        Problem::usage(format!("The server's address cannot be used: {bad}."))
+            .hint("Write it as https://HOST or http://HOST:PORT.")
+    })
+}
+
+/// What lets us in, and the directory. Where the token comes from elsewhere, the
+/// second word is the directory.
+fn token_and_dir(
+    env: &Environment,
+    args: &ConnectArgs,
+) -> Result<(Secret, Option<PathBuf>), Problem> {
+    let elsewhere = args.api_key.is_some() || env.gateway.token.is_some();
+    let (typed, dir) = match (&args.token, &args.lent) {
+        (Some(word), None) if elsewhere && word != "-" && !word.starts_with(PAIRING) => {
+            (None, Some(PathBuf::from(word)))
+        }
+        (word, dir) => (word.clone(), dir.clone()),
+    };
+    let dir = match (args.dir.clone(), dir) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::usage("Two directories are named.").hint("Name one."));
+        }
+        (one, other) => one.or(other),
+    };
+    let token = match (typed.or_else(|| args.api_key.clone()), &env.gateway.token) {
+        (Some(word), _) if word == "-" => from_stdin()?,
+        (Some(word), _) if word.starts_with(PAIRING) => Secret::new(word.into_bytes()),
+        (Some(_), _) => {
+            return Err(Problem::usage(
+                "Only a pairing token (gw_…) may be typed: others last, and everybody on this machine can see what is typed.",
+            )
+            .hint("Set PORTCULLIS_GATEWAY_TOKEN, or pass - and the token on standard input."));
+        }
+        (None, Some(token)) => token.clone(),
+        (None, None) => {
+            return Err(Problem::usage("No token is given.")
+                .hint("The server shows one beside its address: portcullis connect URL TOKEN"));
+        }
+    };
+    if token.expose().is_empty() || token.expose().len() > MAX_KEY {
+        return Err(Problem::usage(format!(
+            "A token has 1 to {MAX_KEY} characters."
+        )));
+    }
+    Ok((token, dir))
+}
+
+fn from_stdin() -> Result<Secret, Problem> {
+    let mut line = String::new();
+    let most = u64::try_from(MAX_KEY + 2).unwrap_or(u64::MAX);
+    std::io::stdin().lock().take(most).read_line(&mut line)?;
+    Ok(Secret::new(line.trim().as_bytes()))
+}
+
+/// The environment as `connect` hears it: with the shipped daemon's variables
+/// where ours say nothing.
+fn heard(env: &Environment) -> Result<Environment, Problem> {
+    let mut heard = env.clone();
+    let gateway = &env.gateway;
+    heard.filesystem_path = gateway
+        .filesystem_dir
+        .clone()
+        .or_else(|| env.filesystem_path.clone());
+    if let (None, Some(said)) = (&env.log_level, &gateway.log_level) {
+        let known = "silent, error, warn, info or debug";
+        <LogLevel as clap::ValueEnum>::from_str(&said.value, true)
+            .map_err(|_| bad_variable(&said.name, &said.value, known))?;
+        heard.log_level = Some(said.value.clone());
+    }
+    for (group, said) in &gateway.modes {
+        if env.modes.iter().any(|(named, _)| named == group) {
+            continue;
+        }
+        if !matches!(said.value.as_str(), "deny" | "ask" | "allow") {
+            return Err(bad_variable(&said.name, &said.value, "deny, ask or allow"));
+        }
+        heard.modes.push((*group, said.value.clone()));
+    }
+    Ok(heard)
+}
+
+fn with_write_access(
+    modes: Modes,
+    env: &Environment,
+    args: &ConnectArgs,
+) -> Result<Modes, Problem> {
+    let group = Group::FilesystemWrite;
+    let is_wanted =
+        args.filesystem_write_access || is_set(env.gateway.filesystem_write_access.as_ref())?;
+    let is_denied = args.permissions.filesystem_write == Some(ModeFlag::Deny);
+    if is_wanted && !is_denied && modes.of(group) == Mode::Deny {
+        return Ok(modes.with(group, Mode::Ask));
+    }
+    Ok(modes)
+}
+
+fn is_set(said: Option<&Said>) -> Result<bool, Problem> {
+    match said {
+        None => Ok(false),
+        Some(said) => match said.value.as_str() {
+            "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
+            value => Err(bad_variable(&said.name, value, "true or false")),
+        },
+    }
+}
+
+/// The servers `--auto-confirm` counts for, and whose pages may ask.
+pub(super) fn origins(env: &Environment, args: &ConnectArgs) -> Vec<String> {
+    match &env.gateway.allowed_origins {
+        Some(list) if args.allowed_origins.is_empty() => {
+            list.split(',').map(str::to_owned).collect()
+        }
+        Some(_) | None => args.allowed_origins.clone(),
+    }
+}
+
+/// Whether a flag confirms, and whether nobody is ever asked.
+fn flags(env: &Environment, args: &ConnectArgs) -> Result<(bool, bool), Problem> {
+    Ok((
+        args.auto_confirm || is_set(env.gateway.auto_confirm.as_ref())?,
+        args.non_interactive || is_set(env.gateway.non_interactive.as_ref())?,
+    ))
+}
+
+/// Whether a person has to be there, before it is known which server asks.
+pub(super) fn needs_person(env: &Environment, args: &ConnectArgs) -> Result<bool, Problem> {
+    match flags(env, args)? {
+        (true, _) => Ok(false),
+        (false, false) => Ok(true),
+        (false, true) => Err(nobody_confirms("ORIGIN")),
+    }
+}
+
+fn nobody_confirms(origin: &str) -> Problem {
+    Problem::usage("--non-interactive asks nobody, so nobody can confirm. Nothing was connected.")
+        .hint(format!(
+            "Confirm beforehand: --auto-confirm --allowed-origins {origin}"
+        ))
+}
+
+fn deciding(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<Deciding, Problem> {
+    match flags(env, args)? {
+        (false, false) => Ok(Deciding::Person),
+        (false, true) => Err(nobody_confirms(address.origin())),
+        (true, _) if !is_allowed(&origins(env, args), address) => Err(Problem::usage(format!(
+            "--auto-confirm counts only for servers of --allowed-origins, and {} is none. Nothing was connected.",
+            address.origin()
+        ))
+        .hint(format!("Name it: --allowed-origins {}", address.origin()))),
+        (true, false) => Ok(Deciding::Flag),
+        (true, true) => Ok(Deciding::NoQuestions),
+    }
+}
+
+fn confirmation(env: &Environment, args: &ConnectArgs) -> Result<ConfirmationFlag, Problem> {
+    match (
+        args.permission_confirmation,
+        &env.gateway.permission_confirmation,
+    ) {
+        (Some(flag), _) => Ok(flag),
+        (None, Some(said)) => <ConfirmationFlag as clap::ValueEnum>::from_str(&said.value, true)
+            .map_err(|_| bad_variable(&said.name, &said.value, "client or instance")),
+        (None, None) => Ok(ConfirmationFlag::default()),
+    }
+}
+
+/// Whom to trust: the system's certificates and those that were named.
+fn trust(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<Trust, Problem> {
+    let mut trust = Trust::nobody();
+    if !address.origin().starts_with("https://") {
+        return Ok(trust);
+    }
+    let system: Vec<PathBuf> = match &env.gateway.system_certificates {
+        Some(file) => vec![file.clone()],
+        None => SYSTEM.iter().map(PathBuf::from).collect(),
+    };
+    for file in &system {
+        if let Some(pem) = read_own_text(file, MAX_PEM)?
+            && trust.add_system(pem.as_bytes()) > 0
+        {
+            break;
+        }
+    }
+    let named = if args.ca.is_empty() {
+        env.gateway.ca.iter().collect::<Vec<_>>()
+    } else {
+        args.ca.iter().collect()
+    };
+    for file in named {
+        let unusable = |why: &dyn std::fmt::Display| {
+            Problem::new(format!(
+                "The certificate authority {} cannot be used: {why}.",
+                file.display()
+            ))
+            .hint("Name a file of certificates as PEM: --ca FILE")
+        };
+        let pem =
+            read_own_text(file, MAX_PEM)?.ok_or_else(|| unusable(&"there is no such file"))?;
+        trust
+            .add_private(pem.as_bytes())
+            .map_err(|bad| unusable(&bad))?;
+    }
+    Ok(trust)
+}
+
+/// What was said that has no effect here.
+fn told(env: &Environment, args: &ConnectArgs, modes: Modes) -> Vec<String> {
+    let mut told: Vec<String> = Group::ALL
+        .into_iter()
+        .filter(|group| {
+            let flags = &args.permissions;
+            let flag = match group {
+                Group::FilesystemRead | Group::FilesystemWrite => None,
+                Group::Shell => flags.shell,
+                Group::Computer => flags.computer,
+                Group::Browser => flags.browser,
+            };
+            flag.is_some() && modes.of(*group) != Mode::Deny
+        })
+        .map(|group| format!("{group}: not available here, so it stays off"))
+        .collect();
+    let flags = [
+        (
+            args.computer_shell_timeout.is_some(),
+            "--computer-shell-timeout",
+        ),
+        (
+            args.dangerously_disable_shell_sandbox,
+            "--dangerously-disable-shell-sandbox",
+        ),
+        (args.browser_default.is_some(), "--browser-default"),
+    ];
+    let flags = flags.into_iter().filter(|(typed, _)| *typed);
+    let names = flags.map(|(_, name)| name.to_owned());
+    let without = names.chain(env.gateway.unused.iter().cloned());
+    told.extend(without.map(|name| format!("{name} has no effect here")));
+    told
+}
+
+/// The name the kernel has for this machine.
+fn host_name() -> String {
+    let path = Path::new("/proc/sys/kernel/hostname");
+    let name = read_own_text(path, 1024).ok().flatten().unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "machine" } else { name }.to_owned()
+}

@@ -1,0 +1,352 @@
+//! Questions at the terminal, one after the other, on standard error.
+//!
+//! A question that is the same as one that waits is answered with it; one about
+//! the same resource is answered with it where the answer lasts. Esc, Ctrl-C, a
+//! terminal that is gone, and everything else that is no answer deny once.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, Write as _};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossterm::cursor::MoveUp;
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
+use crossterm::execute;
+use crossterm::terminal::{Clear, ClearType, disable_raw_mode, enable_raw_mode};
+use portcullis_gate::{Answer, Approver, Clock as _, Decision, Question, Reply, Surface};
+use portcullis_proto::Facts;
+use tokio::sync::oneshot;
+
+use super::screen::Screen;
+use crate::clock::SystemClock;
+use crate::commands::approve::{Choice, card, choices};
+use crate::out::{BOLD, Mark, Out, aside, paint};
+
+/// How often it is looked whether anybody still waits for the answer.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A question, and who waits for what is said.
+struct Put {
+    question: Question,
+    reply: oneshot::Sender<Decision>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Put>,
+    is_over: bool,
+}
+
+#[derive(Default)]
+struct Desk {
+    queue: Mutex<Queue>,
+    came: Condvar,
+}
+
+impl Desk {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The person at the terminal.
+pub(super) struct Terminal {
+    desk: Arc<Desk>,
+    user: String,
+}
+
+/// Whether there is a terminal to ask on: what is asked is seen, and keys come.
+pub(super) fn is_there() -> bool {
+    use std::io::IsTerminal as _;
+    io::stderr().is_terminal() && enable_raw_mode().and_then(|()| disable_raw_mode()).is_ok()
+}
+
+/// Gives the terminal back as it was, whatever was being asked.
+pub(super) fn give_back() {
+    // Where it is gone there is nothing to give back.
+    disable_raw_mode().ok();
+}
+
+impl Terminal {
+    /// Asks on a thread of its own, for as long as it lasts.
+    pub(super) fn open(user: &str, screen: Arc<Screen>) -> Self {
+        let desk = Arc::new(Desk::default());
+        let asking = Arc::clone(&desk);
+        std::thread::spawn(move || {
+            while let Some(put) = next(&asking) {
+                screen.begin_prompt();
+                let decision = put_to_person(&put);
+                settle(&asking, put, decision);
+                screen.end_prompt();
+            }
+        });
+        Self {
+            desk,
+            user: user.to_owned(),
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.desk.queue().is_over = true;
+        self.desk.came.notify_all();
+    }
+}
+
+impl Approver for Terminal {
+    fn surface(&self) -> Surface {
+        Surface::Terminal
+    }
+
+    fn ask<'a>(
+        &'a self,
+        question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        let (reply, said) = oneshot::channel();
+        self.desk.queue().waiting.push_back(Put {
+            question: question.clone(),
+            reply,
+        });
+        self.desk.came.notify_all();
+        Box::pin(async move {
+            match said.await {
+                Ok(decision) => Reply::Answered(Answer {
+                    decision,
+                    surface: Surface::Terminal,
+                    by: self.user.clone(),
+                }),
+                Err(_) => Reply::Unavailable,
+            }
+        })
+    }
+}
+
+/// The next question somebody still waits for.
+fn next(desk: &Desk) -> Option<Put> {
+    let mut queue = desk.queue();
+    loop {
+        if queue.is_over {
+            return None;
+        }
+        match queue.waiting.pop_front() {
+            Some(put) if put.reply.is_closed() => {}
+            Some(put) => return Some(put),
+            None => {
+                queue = desk
+                    .came
+                    .wait(queue)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// Hands an answer to who waits for it, and to everybody it answers as well.
+fn settle(desk: &Desk, put: Put, decision: Option<Decision>) {
+    let Some(decision) = decision else {
+        // Nobody waits for it any more.
+        return;
+    };
+    let mut queue = desk.queue();
+    let waiting = std::mem::take(&mut queue.waiting);
+    for other in waiting {
+        if is_answered_by(&other.question, &put.question, decision) {
+            // Who went away meanwhile does not mind.
+            other.reply.send(decision).ok();
+        } else {
+            queue.waiting.push_back(other);
+        }
+    }
+    drop(queue);
+    put.reply.send(decision).ok();
+}
+
+/// Whether what was said to `asked` is said to `other` as well: the very same
+/// deed always, the same resources where the answer lasts.
+fn is_answered_by(other: &Question, asked: &Question, decision: Decision) -> bool {
+    if !other.offered.contains(&decision) {
+        return false;
+    }
+    match decision {
+        Decision::AllowOnce | Decision::DenyOnce => other.digest == asked.digest,
+        Decision::AllowSession | Decision::AlwaysAllow | Decision::AlwaysDeny => {
+            other.facts.group() == asked.facts.group()
+                && other.class == asked.class
+                && resources(&other.facts) == resources(&asked.facts)
+        }
+    }
+}
+
+fn resources(facts: &Facts) -> Vec<(&str, &str)> {
+    let resources = facts.resources.iter();
+    resources
+        .map(|one| (one.root.as_str(), one.path.as_str()))
+        .collect()
+}
+
+/// Shows a question and hears the answer; nothing, where nobody waits for it any
+/// more.
+fn put_to_person(put: &Put) -> Option<Decision> {
+    let clock = SystemClock::new();
+    let mut out = Out::stderr();
+    let shown = out
+        .blank()
+        .and_then(|()| card(&mut out, &put.question, clock.now_ms()))
+        .and_then(|()| out.flush());
+    if shown.is_err() {
+        return Some(Decision::DenyOnce);
+    }
+    let (choices, no) = choices(&put.question);
+    let heard = Keys::take().and_then(|_keys| choose(&choices, no, put));
+    match heard {
+        Ok(Heard::Said(decision)) => {
+            let mark = if decision.allows() {
+                Mark::Yes
+            } else {
+                Mark::No
+            };
+            let said = choices.iter().find(|choice| choice.decision == decision);
+            if let Some(said) = said {
+                aside(mark.with(said));
+            }
+            Some(decision)
+        }
+        Ok(Heard::Left) => {
+            aside(Mark::No.with("Deny once"));
+            Some(Decision::DenyOnce)
+        }
+        Ok(Heard::TooLate) => {
+            aside(Mark::Warn.with("Nobody waits for it any more: nothing was done."));
+            None
+        }
+        // The terminal is gone, or never was one.
+        Err(_) => Some(Decision::DenyOnce),
+    }
+}
+
+enum Heard {
+    Said(Decision),
+    Left,
+    TooLate,
+}
+
+/// The keys, one by one, while a question is shown; given back at its end.
+struct Keys;
+
+impl Keys {
+    /// What was typed before the question was there is no answer to it.
+    fn take() -> io::Result<Self> {
+        enable_raw_mode()?;
+        let keys = Self;
+        while poll(Duration::ZERO)? {
+            drop(read()?);
+        }
+        Ok(keys)
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Hears keys until they are an answer, or nobody waits for one any more.
+fn choose(choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
+    let mut at = no;
+    draw(choices, at, true)?;
+    loop {
+        if put.reply.is_closed() {
+            return Ok(Heard::TooLate);
+        }
+        if !poll(LOOK)? {
+            continue;
+        }
+        let Event::Key(key) = read()? else {
+            continue;
+        };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        match key {
+            KeyEvent {
+                code: KeyCode::Char('c' | 'd'),
+                modifiers: KeyModifiers::CONTROL,
+                ..
+            }
+            | KeyEvent {
+                code: KeyCode::Esc, ..
+            } => return Ok(Heard::Left),
+            KeyEvent {
+                code: KeyCode::Enter,
+                ..
+            } => {
+                let choice = choices.get(at);
+                return Ok(choice.map_or(Heard::Left, |choice| Heard::Said(choice.decision)));
+            }
+            KeyEvent {
+                code: KeyCode::Up | KeyCode::Char('k'),
+                ..
+            } => at = at.checked_sub(1).unwrap_or(choices.len().saturating_sub(1)),
+            KeyEvent {
+                code: KeyCode::Down | KeyCode::Char('j') | KeyCode::Tab,
+                ..
+            } => at = (at + 1) % choices.len().max(1),
+            KeyEvent {
+                code: KeyCode::Char(digit @ '1'..='9'),
+                ..
+            } => {
+                let wanted = digit.to_digit(10).unwrap_or(0) as usize;
+                if (1..=choices.len()).contains(&wanted) {
+                    at = wanted - 1;
+                }
+            }
+            KeyEvent { .. } => {}
+        }
+        draw(choices, at, false)?;
+    }
+}
+
+/// Draws the answers; over the last ones, unless it is the first time.
+fn draw(choices: &[Choice], at: usize, is_first: bool) -> io::Result<()> {
+    let mut err = anstream::stderr();
+    let lines = u16::try_from(choices.len() + 1).unwrap_or(u16::MAX);
+    if !is_first {
+        execute!(err, MoveUp(lines))?;
+    }
+    execute!(err, Clear(ClearType::FromCursorDown))?;
+    for (n, choice) in choices.iter().enumerate() {
+        let n_from_one = n + 1;
+        if n == at {
+            let line = format!("> {n_from_one}. {choice}");
+            write!(err, "{}\r\n", paint(BOLD, line))?;
+        } else {
+            write!(err, "  {n_from_one}. {choice}\r\n")?;
+        }
+    }
+    write!(err, "Up, Down or a number, then Enter; Esc denies once\r\n")?;
+    err.flush()
+}
+
+/// Says yes to everything, once: `--auto-confirm`.
+pub(super) struct AlwaysOnce;
+
+impl Approver for AlwaysOnce {
+    fn surface(&self) -> Surface {
+        Surface::Terminal
+    }
+
+    fn ask<'a>(
+        &'a self,
+        _question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        Box::pin(std::future::ready(Reply::Answered(Answer {
+            decision: Decision::AllowOnce,
+            surface: Surface::Terminal,
+            by: "--auto-confirm".to_owned(),
+        })))
+    }
+}

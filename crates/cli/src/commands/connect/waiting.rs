@@ -1,0 +1,104 @@
+//! `portcullis connect` without a server: waits at the door on loopback until a
+//! server's page asks, and puts that before the person.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use portcullis_daemon::{Address, Porter, Wanted};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::origins::is_allowed;
+use super::screen::Screen;
+
+/// A machine that is lent to who asked at the door.
+struct Lent {
+    to: String,
+    screen: Arc<Screen>,
+    ending: CancellationToken,
+}
+
+/// Who stands at the door.
+pub(super) struct AtTheDoor {
+    /// The origins that may ask; any, where none is named.
+    allowed: Vec<String>,
+    asks: SyncSender<Wanted>,
+    /// Whether the person is deciding.
+    is_deciding: Mutex<bool>,
+    lent: Mutex<Option<Lent>>,
+}
+
+impl AtTheDoor {
+    pub(super) fn new(allowed: Vec<String>) -> (Arc<Self>, Receiver<Wanted>) {
+        let (asks, asked) = sync_channel(1);
+        let door = Self {
+            allowed,
+            asks,
+            is_deciding: Mutex::new(false),
+            lent: Mutex::default(),
+        };
+        (Arc::new(door), asked)
+    }
+
+    /// The person has decided: somebody else may ask.
+    pub(super) fn decided(&self) {
+        *self.deciding() = false;
+    }
+
+    /// From now on it is lent to this origin.
+    pub(super) fn lend(&self, to: &str, screen: Arc<Screen>, ending: CancellationToken) {
+        *self.lent() = Some(Lent {
+            to: to.to_owned(),
+            screen,
+            ending,
+        });
+    }
+
+    fn lent(&self) -> MutexGuard<'_, Option<Lent>> {
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deciding(&self) -> MutexGuard<'_, bool> {
+        self.is_deciding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Porter for AtTheDoor {
+    fn may_ask(&self, origin: &str) -> bool {
+        self.allowed.is_empty()
+            || Address::parse(origin).is_ok_and(|address| is_allowed(&self.allowed, &address))
+    }
+
+    fn lent_to(&self) -> Option<String> {
+        self.lent().as_ref().map(|lent| lent.to.clone())
+    }
+
+    fn status(&self) -> Value {
+        self.lent()
+            .as_ref()
+            .map_or_else(|| json!({}), |lent| lent.screen.status())
+    }
+
+    fn ask(&self, wanted: Wanted) -> Result<(), Wanted> {
+        let mut is_deciding = self.deciding();
+        if *is_deciding {
+            return Err(wanted);
+        }
+        match self.asks.try_send(wanted) {
+            Ok(()) => {
+                *is_deciding = true;
+                Ok(())
+            }
+            Err(TrySendError::Full(wanted) | TrySendError::Disconnected(wanted)) => Err(wanted),
+        }
+    }
+
+    fn disconnect(&self) {
+        if let Some(lent) = self.lent().as_ref() {
+            lent.screen.note("the server's page asked to disconnect");
+            lent.ending.cancel();
+        }
+    }
+}

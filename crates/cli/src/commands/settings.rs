@@ -1,0 +1,81 @@
+//! `portcullis settings`: the settings file, changed only when somebody says so.
+
+use portcullis_files::{OwnPlace, read_own_text, write_own_text};
+use portcullis_proto::{Failure, Reason};
+
+use crate::args::{Everywhere, SettingsCommand};
+use crate::environment::Environment;
+use crate::out::{Mark, Out, shown};
+use crate::problem::{Ending, Problem};
+use crate::recorded::Recorded;
+use crate::settings::{self, Imported, NotImported, is_template};
+use crate::wiring::open_data;
+
+/// The largest settings file that is read.
+const MAX_FILE: u64 = 4 << 20;
+const NAME: &str = "settings.json";
+/// Where the settings there were are kept.
+const BEFORE: &str = "settings.json.before-import";
+
+pub(crate) fn run(
+    everywhere: &Everywhere,
+    env: &Environment,
+    command: &SettingsCommand,
+) -> Result<Ending, Problem> {
+    let SettingsCommand::Import { file, replace } = command;
+    let from = match (file, &env.home) {
+        (Some(file), _) => settings::absolute(env, file)?,
+        (None, Some(home)) => home.join(".n8n-gateway/settings.json"),
+        (None, None) => {
+            return Err(Problem::usage("There is no home directory to look in.")
+                .hint("Name the file: portcullis settings import FILE"));
+        }
+    };
+    let Some(text) = read_own_text(&from, MAX_FILE)? else {
+        return Err(
+            Problem::new(format!("There is no file at {}.", from.display()))
+                .hint("Name the file: portcullis settings import FILE"),
+        );
+    };
+    let Imported { text, left_out } = settings::import(&text).map_err(|why| match why {
+        NotImported::Damaged(line, column, what) => Problem::new(format!(
+            "{}:{line}:{column}: {what}.",
+            from.display()
+        ))
+        .hint(format!("Mend line {line}. Nothing was changed.")),
+        NotImported::LosesDenial(what) => Problem::new(format!(
+            "A denial there cannot be said here, and would be lost: {}.",
+            shown(&what)
+        ))
+        .hint("Take it out of that file if it may be lost, or write the settings by hand. Nothing was changed."),
+    })?;
+    let data = open_data(&settings::data_dir(everywhere, env)?)?;
+    let there = read_own_text(&data.path().join(NAME), MAX_FILE)?;
+    let there = there.filter(|text| !is_template(text));
+    if there.is_some() && !replace {
+        return Err(
+            Problem::new("There are settings already. Nothing was changed.").hint(
+                "portcullis settings import --replace keeps them as settings.json.before-import",
+            ),
+        );
+    }
+    Recorded::by("cli/settings", &data).change("settings.json import", || {
+        if let Some(there) = &there {
+            write_own_text(&data, BEFORE, there, OwnPlace::Any)?;
+        }
+        let written = write_own_text(&data, NAME, &text, OwnPlace::Any)?;
+        written
+            .then_some(())
+            .ok_or_else(|| Failure::from(Reason::Io))
+    })?;
+    let mut out = Out::stdout();
+    let to = data.path().join(NAME);
+    out.line(Mark::Yes.with(format_args!("{} → {}", from.display(), to.display())))?;
+    for what in &left_out {
+        out.line(Mark::Warn.with(format_args!(
+            "left out, as it cannot be said here: {}",
+            shown(what)
+        )))?;
+    }
+    Ok(Ending::Fine)
+}

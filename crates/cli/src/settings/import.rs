@@ -1,0 +1,183 @@
+//! Takes over the settings of n8n's daemon.
+//!
+//! Its rules name files by their whole path; ours name them from a root. One
+//! below the directory it served becomes a rule of that directory; a yes that
+//! cannot be taken over is left out and said, a no that cannot be is a reason to
+//! import nothing.
+
+use std::path::Path;
+
+use portcullis_policy::PatternSet;
+use portcullis_proto::{Group, RelPath};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::file::{self, Permissions};
+use super::template::NAME;
+
+/// n8n's own settings.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Theirs {
+    #[serde(default)]
+    log_level: Option<String>,
+    #[serde(default)]
+    permissions: Map<String, Value>,
+    #[serde(default)]
+    filesystem_dir: Option<String>,
+    #[serde(default)]
+    resource_permissions: Resources,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Resources {
+    filesystem_read: Lists,
+    filesystem_write: Lists,
+    shell: Lists,
+    computer: Lists,
+    browser: Lists,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Lists {
+    allow: Vec<String>,
+    deny: Vec<String>,
+}
+
+/// What an import comes to.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    /// The settings file.
+    pub(crate) text: String,
+    /// What was left out, each in words.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Where the file is wrong, or why it cannot be taken over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotImported {
+    /// It is no such file: line, column and what is wrong.
+    Damaged(usize, usize, String),
+    /// A denial would be lost.
+    LosesDenial(String),
+}
+
+/// Reads n8n's settings and says them in ours.
+pub(crate) fn import(text: &str) -> Result<Imported, NotImported> {
+    let damaged = |error: serde_json::Error| {
+        let what = error.to_string();
+        let what = what.split(" at line ").next().unwrap_or_default();
+        NotImported::Damaged(error.line(), error.column(), what.to_owned())
+    };
+    let theirs: Theirs = serde_json::from_str(text).map_err(damaged)?;
+    // Modes are spelled as ours are; a word that is none is told by its place.
+    serde_json::from_value::<Permissions>(Value::Object(theirs.permissions.clone()))
+        .map_err(damaged)?;
+    let dir = theirs.filesystem_dir.filter(|dir| !dir.is_empty());
+    let mut left_out = Vec::new();
+    let mut rules = Map::new();
+    for (group, lists) in [
+        (
+            Group::FilesystemRead,
+            &theirs.resource_permissions.filesystem_read,
+        ),
+        (
+            Group::FilesystemWrite,
+            &theirs.resource_permissions.filesystem_write,
+        ),
+        (Group::Shell, &theirs.resource_permissions.shell),
+        (Group::Computer, &theirs.resource_permissions.computer),
+        (Group::Browser, &theirs.resource_permissions.browser),
+    ] {
+        let is_files = matches!(group, Group::FilesystemRead | Group::FilesystemWrite);
+        let said = |resource: &str| {
+            let pattern = is_files
+                .then(|| pattern(dir.as_deref(), resource))
+                .flatten();
+            pattern.ok_or_else(|| format!("{group}: {resource}"))
+        };
+        let mut allow = Vec::new();
+        for resource in &lists.allow {
+            match said(resource) {
+                Ok(pattern) => allow.push(pattern),
+                Err(what) => left_out.push(what),
+            }
+        }
+        let deny: Result<Vec<String>, String> = lists.deny.iter().map(|one| said(one)).collect();
+        let deny = deny.map_err(NotImported::LosesDenial)?;
+        if !allow.is_empty() || !deny.is_empty() {
+            rules.insert(group.as_str().into(), json!({"allow": allow, "deny": deny}));
+        }
+    }
+    let mut ours = json!({
+        "permissions": theirs.permissions,
+        "resourcePermissions": rules,
+    });
+    if let (Some(ours), Some(dir)) = (ours.as_object_mut(), &dir) {
+        ours.insert("filesystemDir".into(), dir.as_str().into());
+    }
+    if let (Some(ours), Some(level)) = (ours.as_object_mut(), theirs.log_level) {
+        let level = if level == "silent" { "off" } else { &level };
+        ours.insert("logLevel".into(), level.into());
+    }
+    let mut text = serde_json::to_string_pretty(&ours).map_err(damaged)?;
+    text.push('\n');
+    // Whatever is odd in it is told now, and not at the next start.
+    file::parse(NAME, &text)
+        .map_err(|wrong| NotImported::Damaged(wrong.line, wrong.column, wrong.what))?;
+    Ok(Imported { text, left_out })
+}
+
+/// A whole path as a pattern of the directory that was served: that very path
+/// and what is below it.
+fn pattern(dir: Option<&str>, resource: &str) -> Option<String> {
+    let below = Path::new(resource).strip_prefix(dir?).ok()?;
+    let path = RelPath::parse(below.to_str()?).ok()?;
+    Some(PatternSet::exact(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_the_directory_and_rules_below_it_are_taken_over() {
+        let theirs = r#"{"logLevel": "silent", "filesystemDir": "/home/ada/work",
+          "permissions": {"filesystemRead": "allow", "shell": "deny"},
+          "resourcePermissions": {
+            "filesystemWrite": {"allow": ["/home/ada/work/a [1].txt", "/etc/hosts"],
+                                "deny": ["/home/ada/work/src"]},
+            "shell": {"allow": ["/: ls"]}}}"#;
+        let imported = import(theirs).unwrap();
+        let ours: Value = serde_json::from_str(&imported.text).unwrap();
+        assert_eq!(ours["filesystemDir"], "/home/ada/work");
+        assert_eq!(ours["logLevel"], "off");
+        assert_eq!(ours["permissions"]["shell"], "deny");
+        let rules = &ours["resourcePermissions"]["filesystemWrite"];
+        assert_eq!(rules["deny"], json!(["/src"]));
+        assert_eq!(rules["allow"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            imported.left_out,
+            ["filesystemWrite: /etc/hosts", "shell: /: ls"]
+        );
+        assert_eq!(file::parse(NAME, &imported.text).unwrap().rules.len(), 2);
+    }
+
+    #[test]
+    fn a_denial_that_would_be_lost_and_a_damaged_file_stop_it() {
+        let lost = |text: &str| import(text).unwrap_err();
+        let outside = r#"{"filesystemDir": "/w", "resourcePermissions":
+            {"filesystemRead": {"deny": ["/etc/shadow"]}}}"#;
+        assert!(matches!(lost(outside), NotImported::LosesDenial(what) if what.contains("shadow")));
+        let shell = r#"{"resourcePermissions": {"shell": {"deny": ["rm"]}}}"#;
+        assert!(matches!(lost(shell), NotImported::LosesDenial(_)));
+        assert!(matches!(
+            lost("{\n  \"permissions\": {,}\n}"),
+            NotImported::Damaged(2, _, _)
+        ));
+        let word = r#"{"permissions": {"shell": "maybe"}}"#;
+        assert!(matches!(lost(word), NotImported::Damaged(..)));
+    }
+}

@@ -1,0 +1,241 @@
+//! `portcullis connect` without a server: the door on loopback.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::fake::{Fake, TOKEN};
+use crate::sandbox::Sandbox;
+use crate::tmux::Tmux;
+
+/// A port nobody listens on.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// What a page says, in every detail.
+struct Knock<'a> {
+    line: &'a str,
+    host: String,
+    origin: Option<&'a str>,
+    kind: &'a str,
+    body: String,
+}
+
+/// Knocks; the whole answer.
+fn knock(port: u16, knock: &Knock<'_>) -> String {
+    let began = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let origin = knock
+        .origin
+        .map_or(String::new(), |origin| format!("origin: {origin}\r\n"));
+    let request = format!(
+        "{} HTTP/1.1\r\nhost: {}\r\n{origin}content-type: {}\r\ncontent-length: {}\r\n\r\n{}",
+        knock.line,
+        knock.host,
+        knock.kind,
+        knock.body.len(),
+        knock.body
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn wants(port: u16, url: &str) -> Knock<'_> {
+    Knock {
+        line: "POST /connect",
+        host: format!("127.0.0.1:{port}"),
+        origin: Some(url),
+        kind: "application/json",
+        body: format!("{{\"url\":\"{url}\",\"token\":\"{TOKEN}\"}}"),
+    }
+}
+
+#[test]
+fn a_page_of_the_server_asks_and_the_person_decides() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let (port, url) = (free_port(), fake.url());
+    let tmux = Tmux::run(&sandbox, &["connect", "--port", &port.to_string()]);
+    tmux.until("Waiting at", 1);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| knock(port, &wants(port, &url)));
+        tmux.until("Lend this machine?", 1);
+        assert!(tmux.screen().contains(&url));
+        // While the person decides, nobody else is heard.
+        let busy = knock(port, &wants(port, &url));
+        assert!(busy.starts_with("HTTP/1.1 409"), "{busy}");
+        tmux.keys(&["Enter"]);
+        let answer = first.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    });
+    assert_eq!(fake.count(), 0);
+    let before = tmux.count("Lend this machine?");
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| knock(port, &wants(port, &url)));
+        tmux.until("Lend this machine?", before + 1);
+        tmux.keys(&["Up", "Up", "Enter"]);
+        let answer = second.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let allowed = format!("access-control-allow-origin: {url}\r\n");
+        assert!(answer.contains(&allowed), "{answer}");
+    });
+    fake.linked();
+    let get = |line, origin| {
+        let knocked = Knock {
+            line,
+            origin: Some(origin),
+            body: String::new(),
+            ..wants(port, &url)
+        };
+        knock(port, &knocked)
+    };
+    assert!(get("GET /status", &url).contains("\"directory\""));
+    // Another origin learns nothing of it.
+    let stranger = get("GET /status", "https://evil.example");
+    assert!(stranger.starts_with("HTTP/1.1 403"), "{stranger}");
+    assert!(!stranger.contains("access-control") && !stranger.contains("directory"));
+    let again = knock(port, &wants(port, &url));
+    assert!(again.starts_with("HTTP/1.1 409"), "{again}");
+    assert!(get("POST /disconnect", &url).starts_with("HTTP/1.1 200"));
+    fake.until("POST /gateway/disconnect");
+    tmux.until("ended with 0.", 1);
+}
+
+#[test]
+fn who_is_no_page_of_that_server_is_refused_and_learns_nothing() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let (port, url) = (free_port(), fake.url());
+    let listed = [
+        "connect",
+        "--port",
+        &port.to_string(),
+        "--allowed-origins",
+        &url,
+    ];
+    let tmux = Tmux::run(&sandbox, &listed);
+    tmux.until("Waiting at", 1);
+    let good = || wants(port, &url);
+    let refused = [
+        Knock {
+            origin: None,
+            ..good()
+        },
+        Knock {
+            origin: Some("null"),
+            ..good()
+        },
+        Knock {
+            origin: Some("https://evil.example"),
+            ..good()
+        },
+        Knock {
+            host: format!("evil.example:{port}"),
+            ..good()
+        },
+        Knock {
+            host: "127.0.0.1".into(),
+            ..good()
+        },
+        Knock {
+            line: "GET /health",
+            origin: None,
+            ..good()
+        },
+        Knock {
+            line: "OPTIONS /connect",
+            origin: Some("https://evil.example"),
+            ..good()
+        },
+        Knock {
+            body: format!("{{\"url\":\"https://evil.example\",\"token\":\"{TOKEN}\"}}"),
+            ..good()
+        },
+    ];
+    for knocked in &refused {
+        let answer = knock(port, knocked);
+        assert!(
+            answer.starts_with("HTTP/1.1 403"),
+            "{}: {answer}",
+            knocked.line
+        );
+    }
+    for (knocked, status) in [
+        (
+            Knock {
+                kind: "text/plain",
+                ..good()
+            },
+            "415",
+        ),
+        (
+            Knock {
+                body: "{".into(),
+                ..good()
+            },
+            "400",
+        ),
+        (
+            Knock {
+                body: format!("{{\"url\":\"{url}\",\"token\":\"sess_x\"}}"),
+                ..good()
+            },
+            "400",
+        ),
+        (
+            Knock {
+                body: "x".repeat(20_000),
+                ..good()
+            },
+            "400",
+        ),
+        (
+            Knock {
+                line: "GET /health",
+                ..good()
+            },
+            "200",
+        ),
+        (
+            Knock {
+                line: "GET /other",
+                ..good()
+            },
+            "404",
+        ),
+    ] {
+        let answer = knock(port, &knocked);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+    }
+    let preflight = knock(
+        port,
+        &Knock {
+            line: "OPTIONS /connect",
+            body: String::new(),
+            ..good()
+        },
+    );
+    assert!(preflight.starts_with("HTTP/1.1 204"), "{preflight}");
+    assert!(
+        preflight.contains("access-control-allow-private-network: true"),
+        "{preflight}"
+    );
+    assert_eq!(tmux.count("Lend this machine?"), 0);
+    assert_eq!(fake.count(), 0);
+    // A port that is taken is said.
+    let mut second = sandbox.command(&listed);
+    second.args(["--auto-confirm"]);
+    let came = crate::sandbox::Came::from(second.output().unwrap());
+    came.with(1).err_has("cannot be listened on");
+}

@@ -1,0 +1,358 @@
+//! What can be said to `connect`, and what it means.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::fake::{Fake, TOKEN};
+use crate::sandbox::{Came, Sandbox};
+
+/// A daemon nobody watches, until it is dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(sandbox: &Sandbox, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = sandbox.command(args);
+        command.envs(env.iter().copied());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    /// Ends it as `kill` does; how it came out.
+    fn end(mut self) -> Came {
+        let pid = rustix_pid(&self.0);
+        std::process::Command::new("kill")
+            .arg(pid)
+            .status()
+            .unwrap();
+        let began = Instant::now();
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(10), "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut out = String::new();
+        let mut err = String::new();
+        std::io::Read::read_to_string(&mut self.0.stdout.take().unwrap(), &mut out).unwrap();
+        std::io::Read::read_to_string(&mut self.0.stderr.take().unwrap(), &mut err).unwrap();
+        Came {
+            code: self.0.wait().unwrap().code().unwrap_or(-1),
+            out,
+            err,
+        }
+    }
+}
+
+fn rustix_pid(child: &Child) -> String {
+    child.id().to_string()
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn auto<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec![
+        "connect",
+        url,
+        TOKEN,
+        "--auto-confirm",
+        "--allowed-origins",
+        url,
+    ];
+    args.extend(more);
+    args
+}
+
+#[test]
+fn without_a_terminal_nothing_is_connected_unless_a_flag_says_so_for_that_server() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let connect = |more: &[&str]| {
+        let mut args = vec!["connect", url.as_str(), TOKEN];
+        args.extend(more);
+        sandbox.run(&args).with(2)
+    };
+    connect(&[]).err_has("no terminal");
+    connect(&["--non-interactive"]).err_has("nobody can confirm");
+    connect(&["--auto-confirm"]).err_has("--allowed-origins");
+    connect(&[
+        "--auto-confirm",
+        "--allowed-origins",
+        "https://other.example",
+    ])
+    .err_has("--allowed-origins");
+    let port = url.rsplit(':').next().unwrap();
+    let other = format!("http://127.0.0.1:1{port}");
+    connect(&["--auto-confirm", "--allowed-origins", &other]);
+    assert_eq!(fake.count(), 0);
+}
+
+#[test]
+fn auto_confirm_answers_with_allow_once_and_with_non_interactive_every_question_is_a_no() {
+    for (more, reason) in [
+        (&[][..], None),
+        (&["--non-interactive"][..], Some("approval_unavailable")),
+    ] {
+        let (sandbox, fake) = (Sandbox::new(), Fake::start());
+        let url = fake.url();
+        let daemon = Daemon::start(&sandbox, &auto(&url, more), &[]);
+        fake.linked();
+        fake.write("gw_1", "b.txt", "x");
+        assert_eq!(fake.reply("gw_1").as_deref(), reason, "{more:?}");
+        assert_eq!(sandbox.dir().join("b.txt").exists(), reason.is_none());
+        let came = daemon.end().with(0);
+        assert!(came.out.is_empty(), "{came:?}");
+        sandbox.run(&["rules", "list"]).out_has("No answer");
+        assert_eq!(fake.seen("POST /gateway/disconnect").len(), 1);
+    }
+}
+
+#[test]
+fn a_first_start_writes_the_recommended_settings_and_a_damaged_file_stays() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let daemon = Daemon::start(
+        &sandbox,
+        &auto(&url, &["--permission-filesystem-write", "allow"]),
+        &[],
+    );
+    fake.linked();
+    daemon.end();
+    let file = sandbox.data().join("settings.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("\"filesystemWrite\": \"ask\""),
+        "no flag is kept: {text}"
+    );
+    let mode = |name: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = sandbox.data().join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!((mode("settings.json"), mode("connect.log")), (0o600, 0o600));
+    let damaged = "{\n  \"permissions\": {,}\n}";
+    std::fs::write(&file, damaged).unwrap();
+    let before = fake.count();
+    sandbox
+        .run(&auto(&url, &[]))
+        .with(1)
+        .err_has("settings.json:2:19");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), damaged);
+    assert_eq!(fake.count(), before);
+}
+
+#[test]
+fn the_log_holds_calls_and_neither_contents_nor_secrets() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let more = [
+        "--permission-filesystem-write",
+        "allow",
+        "--log-level",
+        "debug",
+    ];
+    let daemon = Daemon::start(&sandbox, &auto(&url, &more), &[]);
+    fake.linked();
+    fake.write("gw_1", "nameCanary.txt", "contentCanary");
+    assert_eq!(fake.reply("gw_1"), None);
+    let came = daemon.end().with(0);
+    let log = std::fs::read_to_string(sandbox.data().join("connect.log")).unwrap();
+    assert!(log.contains("call gw_1 write_file began"), "{log}");
+    for canary in ["contentCanary", "nameCanary", TOKEN, "sess_one"] {
+        assert!(
+            !log.contains(canary) && !came.err.contains(canary),
+            "{canary}: {log}"
+        );
+    }
+}
+
+#[test]
+fn the_shipped_daemons_flags_and_variables_mean_what_ours_mean() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    sandbox.file("inner/c.txt", "c");
+    let url = fake.url();
+    let dir = sandbox.dir().join("inner").display().to_string();
+    let env = [
+        ("N8N_GATEWAY_FILESYSTEM_DIR", dir.as_str()),
+        ("N8N_GATEWAY_PERMISSION_FILESYSTEM_WRITE", "deny"),
+        ("N8N_GATEWAY_AUTO_CONFIRM", "true"),
+        ("N8N_GATEWAY_LOG_LEVEL", "silent"),
+        ("PORTCULLIS_GATEWAY_TOKEN", "sess_from_the_environment"),
+        ("PORTCULLIS_MACHINE", "desk"),
+    ];
+    let args = [
+        "connect",
+        "--url",
+        &url,
+        "--allowed-origins",
+        &url,
+        "--browser-default",
+        "x",
+    ];
+    let daemon = Daemon::start(&sandbox, &args, &env);
+    let init = fake.linked();
+    assert_eq!(init["rootPath"], dir);
+    assert_eq!(init["toolCategories"][0]["writeAccess"], false);
+    assert_eq!(init["portcullis"]["machine"], "desk");
+    assert!(
+        init["hostIdentifier"]
+            .as_str()
+            .unwrap()
+            .starts_with("tester@")
+    );
+    daemon.end().with(0);
+    // A flag wins over the environment.
+    let fake = Fake::start();
+    let url = fake.url();
+    let args = [
+        "connect",
+        &url,
+        "--allowed-origins",
+        &url,
+        "--permission-filesystem-write",
+        "allow",
+        "--filesystem-dir",
+        ".",
+    ];
+    let daemon = Daemon::start(&sandbox, &args, &env);
+    let init = fake.linked();
+    assert_eq!(
+        init["rootPath"],
+        sandbox.dir().join(".").display().to_string()
+    );
+    assert_eq!(init["toolCategories"][0]["writeAccess"], true);
+    daemon.end().with(0);
+    let mut odd = sandbox.command(&["connect", &url, TOKEN]);
+    odd.env("N8N_GATEWAY_PERMISSION_SHELL", "maybe");
+    Came::from(odd.output().unwrap())
+        .with(2)
+        .err_has("N8N_GATEWAY_PERMISSION_SHELL");
+}
+
+#[test]
+fn a_token_that_lasts_is_not_typed_and_one_may_come_over_standard_input() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let typed = ["connect", url.as_str(), "static-key", "--auto-confirm"];
+    sandbox
+        .run(&typed)
+        .with(2)
+        .err_has("PORTCULLIS_GATEWAY_TOKEN");
+    sandbox.run(&["connect", &url]).with(2).err_has("No token");
+    sandbox.run(&["connect"]).with(2).err_has("no terminal");
+    sandbox
+        .run(&["connect", "http://ada:hunter2@h", TOKEN])
+        .with(2)
+        .err_has("more than a host");
+    let mut args = auto(&url, &[]);
+    args[2] = "-";
+    let mut command = sandbox.command(&args);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"static-key\n").unwrap();
+    let daemon = Daemon(child);
+    fake.linked();
+    daemon.end().with(0);
+}
+
+#[test]
+fn groups_without_tools_here_are_told_and_do_not_count_as_on() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let all_denied = auto(
+        &url,
+        &[
+            "--permission-filesystem-read",
+            "deny",
+            "--permission-shell",
+            "allow",
+        ],
+    );
+    sandbox.run(&all_denied).with(2).err_has("nothing to lend");
+    assert_eq!(fake.count(), 0);
+    let daemon = Daemon::start(&sandbox, &auto(&url, &["--permission-shell", "allow"]), &[]);
+    let init = fake.linked();
+    assert_eq!(init["toolCategories"][1]["enabled"], false);
+    daemon.end().with(0).err_has("shell: not available here");
+}
+
+#[test]
+fn what_ends_a_link_decides_the_exit_code() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[]);
+    fake.linked();
+    // Said twice: the first time n8n may not have meant it.
+    for n in 1..=2 {
+        while fake.seen("GET /gateway/events").len() < n {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fake.send(&serde_json::json!({"type": "gateway-disconnect"}));
+    }
+    let mut daemon = daemon;
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn status_and_disconnect_reach_the_daemon_of_this_data_directory() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    sandbox.run(&["status"]).with(0).out_has("not lent");
+    sandbox.run(&["disconnect"]).with(0).out_has("not lent");
+    let mut daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[]);
+    fake.linked();
+    let socket = sandbox.data().join("connect.sock");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    sandbox
+        .run(&["status"])
+        .with(0)
+        .out_has("connected")
+        .out_has(&url);
+    sandbox
+        .run(&["status", "--json"])
+        .with(0)
+        .out_has("\"state\":\"connected\"");
+    sandbox.run(&["disconnect"]).with(0).out_has("Disconnected");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    assert_eq!(fake.seen("POST /gateway/disconnect").len(), 1);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn the_shipped_daemons_settings_are_taken_over_once() {
+    let sandbox = Sandbox::new();
+    let theirs = sandbox.dir().join("theirs.json");
+    let text = r#"{"filesystemDir": "/w", "permissions": {"filesystemWrite": "deny"},
+        "resourcePermissions": {"filesystemRead": {"allow": ["/w/a"], "deny": ["/w/b"]}}}"#;
+    std::fs::write(&theirs, text).unwrap();
+    let import = ["settings", "import", "theirs.json"];
+    sandbox.run(&import).with(0);
+    let file = sandbox.data().join("settings.json");
+    let ours = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        ours.contains("\"/b\"") && ours.contains("\"deny\""),
+        "{ours}"
+    );
+    sandbox.run(&["policy", "test"]).with(0);
+    sandbox.run(&import).with(1).err_has("already");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), ours);
+    std::fs::write(&theirs, "{\n\"permissions\": 1}").unwrap();
+    sandbox.run(&import).with(1).err_has("theirs.json:2:");
+    std::fs::write(&theirs, text.replace("/w/b", "/etc/shadow")).unwrap();
+    sandbox
+        .run(&["settings", "import", "theirs.json", "--replace"])
+        .with(1)
+        .err_has("would be lost");
+    std::fs::write(&theirs, text).unwrap();
+    sandbox
+        .run(&["settings", "import", "theirs.json", "--replace"])
+        .with(0);
+    assert!(sandbox.data().join("settings.json.before-import").exists());
+}

@@ -1,0 +1,105 @@
+//! A real terminal: tmux, with a server of its own for each test.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::sandbox::Sandbox;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Tmux {
+    socket: PathBuf,
+}
+
+impl Tmux {
+    /// Runs `portcullis` with these arguments in a terminal, and keeps the
+    /// terminal after its end.
+    pub(crate) fn run(sandbox: &Sandbox, args: &[&str]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pc-tmux-{}-{n}", std::process::id());
+        let tmux = Self {
+            socket: std::env::temp_dir().join(name),
+        };
+        let quoted: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+        let home = sandbox.data();
+        let home = home.parent().unwrap().display();
+        let command = format!(
+            "cd '{}' && env -i HOME='{home}' USER=tester TERM=screen PATH=/usr/bin:/bin \
+             PORTCULLIS_DATA_DIR='{}' '{}' {}; echo \"ended with $?.\"; exec sleep 600",
+            sandbox.dir().display(),
+            sandbox.data().display(),
+            env!("CARGO_BIN_EXE_portcullis"),
+            quoted.join(" ")
+        );
+        tmux.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            "110",
+            "-y",
+            "50",
+            &command,
+        ]);
+        tmux
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let came = Command::new("tmux")
+            .arg("-S")
+            .arg(&self.socket)
+            .args(args)
+            .env("LC_ALL", "C.UTF-8")
+            .output()
+            .expect("tmux, which ./test installs");
+        assert!(came.status.success(), "{args:?}: {came:?}");
+        String::from_utf8_lossy(&came.stdout).into_owned()
+    }
+
+    pub(crate) fn keys(&self, keys: &[&str]) {
+        let mut args = vec!["send-keys"];
+        args.extend(keys);
+        self.tmux(&args);
+        // A prompt that is being drawn anew hears the next ones.
+        std::thread::sleep(Duration::from_millis(150));
+    }
+
+    pub(crate) fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-S", "-200"])
+    }
+
+    /// How often a part is on the screen.
+    pub(crate) fn count(&self, part: &str) -> usize {
+        self.screen().matches(part).count()
+    }
+
+    /// Waits until a part is on the screen so often.
+    #[track_caller]
+    pub(crate) fn until(&self, part: &str, count: usize) {
+        let began = Instant::now();
+        while self.count(part) < count {
+            let screen = self.screen();
+            assert!(began.elapsed() < PATIENCE, "no {part:?} in\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Closes the terminal.
+    pub(crate) fn close(&self) {
+        self.tmux(&["kill-session"]);
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let mut end = Command::new("tmux");
+        end.arg("-S").arg(&self.socket).arg("kill-server");
+        // One whose terminal was closed has ended by itself.
+        end.output().ok();
+        std::fs::remove_file(&self.socket).ok();
+    }
+}

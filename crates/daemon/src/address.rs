@@ -1,0 +1,170 @@
+//! Where a server is.
+
+use std::fmt;
+
+use http::{HeaderValue, Uri};
+
+/// What stands between a server's own address and its gateway, in n8n's dialect
+/// and in ours.
+const BELOW: &str = "/rest/instance-ai";
+
+/// What is wrong with an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadAddress(&'static str);
+
+impl fmt::Display for BadAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for BadAddress {}
+
+/// Where a server is: a scheme, a host, a port and perhaps a path, nothing that
+/// would have to be kept secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub(crate) is_encrypted: bool,
+    /// As a host is named to be connected to.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// As it is named in a request.
+    pub(crate) authority: HeaderValue,
+    /// What every path begins with.
+    pub(crate) prefix: String,
+    origin: String,
+    shown: String,
+}
+
+impl Address {
+    /// `https://host`, `http://host:5678`, or below a path.
+    pub fn parse(url: &str) -> Result<Self, BadAddress> {
+        let uri: Uri = url.parse().map_err(|_| BadAddress("it is no URL"))?;
+        let (scheme, is_encrypted) = match uri.scheme_str() {
+            Some("http") => ("http", false),
+            Some("https") => ("https", true),
+            Some(_) | None => {
+                return Err(BadAddress("it begins with neither https:// nor http://"));
+            }
+        };
+        let (Some(authority), Some(host)) = (uri.authority(), uri.host()) else {
+            return Err(BadAddress("it names no host"));
+        };
+        // It can be seen in the list of processes, and is shown in prompts.
+        if authority.as_str().contains('@') || uri.query().is_some() || url.contains('#') {
+            return Err(BadAddress("it holds more than a host, a port and a path"));
+        }
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_ascii_lowercase();
+        if host.is_empty() {
+            return Err(BadAddress("it names no host"));
+        }
+        let usual = if is_encrypted { 443 } else { 80 };
+        let port = uri.port_u16().unwrap_or(usual);
+        let named = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.clone()
+        };
+        let named = if port == usual {
+            named
+        } else {
+            format!("{named}:{port}")
+        };
+        let path = uri.path().trim_end_matches('/');
+        let path = path.strip_suffix(BELOW).unwrap_or(path);
+        Ok(Self {
+            is_encrypted,
+            host,
+            port,
+            authority: HeaderValue::from_str(&named)
+                .map_err(|_| BadAddress("its host cannot be written in a request"))?,
+            prefix: format!("{path}{BELOW}"),
+            origin: format!("{scheme}://{named}"),
+            shown: format!("{scheme}://{named}{path}"),
+        })
+    }
+
+    /// Scheme, host and port: what a person decides about.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether what is said can be read on the way: no TLS, and not to this
+    /// very machine.
+    pub fn can_be_overheard(&self) -> bool {
+        !self.is_encrypted && !is_loopback(&self.host)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// Whether a host is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(url: &str, origin: &str, prefix: &str) {
+        let address = Address::parse(url).unwrap();
+        assert_eq!((address.origin(), &*address.prefix), (origin, prefix));
+    }
+
+    #[test]
+    fn an_address_is_a_host_a_port_and_a_path() {
+        check("http://H:5678", "http://h:5678", "/rest/instance-ai");
+        check("https://h:443/", "https://h", "/rest/instance-ai");
+        check("https://h/n8n/", "https://h", "/n8n/rest/instance-ai");
+        check(
+            "https://h/rest/instance-ai",
+            "https://h",
+            "/rest/instance-ai",
+        );
+        check("http://[::1]:1", "http://[::1]:1", "/rest/instance-ai");
+    }
+
+    #[test]
+    fn a_secret_has_no_place_in_it() {
+        for bad in [
+            "",
+            "h",
+            "h:5678",
+            "ftp://h",
+            "http://ada:hunter2@h",
+            "http://h/?apiKey=hunter2",
+            "http://h/#hunter2",
+            "http://",
+        ] {
+            let why = Address::parse(bad).unwrap_err().to_string();
+            assert!(!why.contains("hunter2"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_the_machine_in_the_clear_can_be_overheard() {
+        for (url, heard) in [
+            ("http://h", true),
+            ("https://h", false),
+            ("http://127.0.0.1:1", false),
+            ("http://localhost", false),
+            ("http://[::1]", false),
+        ] {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(address.can_be_overheard(), heard, "{url}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Hears what the server wants, over a stream or, where none gets through, by
+//! asking again and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use portcullis_link::{Event, Frame, Frames, Wrapped, bounds, paths};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::calls::Calls;
+use crate::http::{Ask, Http, Streaming};
+
+/// What stays of a look's patience for the way there and back.
+const POLL_MARGIN: Duration = Duration::from_secs(10);
+
+/// Why nothing more is heard.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The stream ended, or fell silent after something was heard.
+    Broken(&'static str),
+    /// Nothing was heard at all: something on the way may hold it back.
+    Mute,
+    /// The server said that the session is over.
+    Disconnected,
+    /// Another daemon stands for this machine now.
+    Replaced(String),
+    /// The server does not know us any more.
+    Refused(StatusCode),
+}
+
+/// What was heard last.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// The last event's id, for `Last-Event-ID`.
+    pub(crate) last: Option<u64>,
+    /// Whether this stream brought anything.
+    pub(crate) anything: bool,
+}
+
+/// Hears a stream to its end.
+pub(crate) async fn listen(mut stream: Streaming, calls: &Arc<Calls>, heard: &mut Heard) -> Over {
+    let mut frames = Frames::default();
+    heard.anything = false;
+    loop {
+        let bytes = match timeout(bounds::SILENCE, stream.next()).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Over::Broken("the stream ended"),
+            Err(_) if heard.anything => return Over::Broken("the stream fell silent"),
+            Err(_) => return Over::Mute,
+        };
+        heard.anything = true;
+        let mut came = Vec::new();
+        let taken = frames.take(&bytes, |frame| came.push(frame));
+        for frame in came {
+            match frame {
+                Frame::Comment => {}
+                Frame::Event { id, data } => {
+                    heard.last = id.or(heard.last);
+                    match serde_json::from_str(&data) {
+                        Ok(event) => {
+                            if let Some(over) = take(calls, event) {
+                                return over;
+                            }
+                        }
+                        Err(_) => calls.ignore("an event that is none"),
+                    }
+                }
+            }
+        }
+        if taken.is_err() {
+            calls.ignore("an event that is too large");
+            return Over::Broken("an event was too large");
+        }
+    }
+}
+
+/// Takes one event in; why nothing more is heard, where it says so.
+fn take(calls: &Arc<Calls>, event: Event) -> Option<Over> {
+    match event {
+        Event::FilesystemRequest(request) => calls.take(request),
+        Event::Cancel { request_id } if calls.is_ours() => calls.cancel(&request_id),
+        Event::Replaced { by } if calls.is_ours() => return Some(Over::Replaced(by)),
+        Event::GatewayDisconnect => return Some(Over::Disconnected),
+        Event::Cancel { .. } | Event::Replaced { .. } => {
+            calls.ignore("an event this server's dialect does not have");
+        }
+    }
+    None
+}
+
+/// What a look for events brings.
+#[derive(Deserialize)]
+struct Looked {
+    events: Vec<Numbered>,
+}
+
+#[derive(Deserialize)]
+struct Numbered {
+    id: u64,
+    event: Value,
+}
+
+/// Looks for events until the server does not answer any more.
+pub(crate) async fn poll(http: &Http, calls: &Arc<Calls>, heard: &mut Heard) -> Over {
+    heard.anything = false;
+    loop {
+        let path = format!("{}?after={}", paths::POLL, heard.last.unwrap_or(0));
+        let answer = http
+            .send_within(&Ask::get(&path), bounds::POLL + POLL_MARGIN)
+            .await;
+        let body = match answer {
+            Ok((StatusCode::OK, body)) => body,
+            Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
+                return Over::Refused(status);
+            }
+            Ok(_) | Err(_) => return Over::Broken("the server does not answer"),
+        };
+        let Ok(looked) = serde_json::from_slice::<Wrapped<Looked>>(&body) else {
+            return Over::Broken("the server's events cannot be read");
+        };
+        heard.anything = true;
+        for one in looked.data.events {
+            heard.last = Some(one.id);
+            match serde_json::from_value(one.event) {
+                Ok(event) => {
+                    if let Some(over) = take(calls, event) {
+                        return over;
+                    }
+                }
+                Err(_) => calls.ignore("an event that is none"),
+            }
+        }
+    }
+}
