@@ -102,6 +102,8 @@ struct Session {
     needs_init: bool,
     /// How often in a row a session that was linked was refused.
     refusals: u32,
+    /// Whether the last stream was refused, too.
+    was_refused: bool,
     /// Streams in a row that brought nothing.
     mute: u32,
     /// The server said that the session is over. Where it may not have meant
@@ -135,6 +137,7 @@ pub async fn lend(lending: Lending, ending: CancellationToken) -> Ended {
         is_linked: false,
         needs_init: true,
         refusals: 0,
+        was_refused: false,
         mute: 0,
         was_disconnected: false,
     };
@@ -189,7 +192,10 @@ impl Session {
                 }
                 Over::Refused(_) => {
                     self.needs_init = true;
-                    self.rest("the server does not know this session").await;
+                    // Whoever answers is there: the first time nothing is waited for.
+                    if std::mem::replace(&mut self.was_refused, true) {
+                        self.rest("the server does not know this session").await;
+                    }
                 }
                 Over::Mute => self.come_back("the stream brings nothing").await,
                 Over::Broken(why) => self.come_back(why).await,
@@ -291,6 +297,7 @@ impl Session {
         ask.after = self.heard.last.filter(|_| self.dialect.is_ours());
         match self.http.open(&ask, OPEN_PATIENCE).await {
             Ok(Ok(stream)) => {
+                self.was_refused = false;
                 self.observer.tell(&Status::Connected(self.dialect));
                 listen(stream, &self.calls, &mut self.heard).await
             }

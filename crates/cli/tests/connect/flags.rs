@@ -7,10 +7,10 @@ use crate::fake::{Fake, TOKEN};
 use crate::sandbox::{Came, Sandbox};
 
 /// A daemon nobody watches, until it is dropped.
-struct Daemon(Child);
+pub(crate) struct Daemon(pub(crate) Child);
 
 impl Daemon {
-    fn start(sandbox: &Sandbox, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = sandbox.command(args);
         command.envs(env.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -18,7 +18,7 @@ impl Daemon {
     }
 
     /// Ends it as `kill` does; how it came out.
-    fn end(mut self) -> Came {
+    pub(crate) fn end(mut self) -> Came {
         let pid = rustix_pid(&self.0);
         std::process::Command::new("kill")
             .arg(pid)
@@ -52,7 +52,7 @@ impl Drop for Daemon {
     }
 }
 
-fn auto<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn auto<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec![
         "connect",
         url,

@@ -4,6 +4,7 @@
     clippy::disallowed_types,
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "tests start the binary and build what it looks at"
 )]
 #![allow(dead_code, reason = "the sandbox has more than these tests use")]
@@ -11,7 +12,10 @@
 mod door;
 mod fake;
 mod flags;
+mod pair;
 mod prompts;
 #[path = "../it/sandbox.rs"]
 mod sandbox;
+#[path = "../serve/served.rs"]
+mod served;
 mod tmux;
