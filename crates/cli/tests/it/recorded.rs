@@ -170,7 +170,7 @@ fn what_is_changed_at_the_terminal_has_its_lines_and_no_secret() {
 
     sandbox.run(&["audit", "verify"]).with(0).out_has("sound");
     let exported = sandbox.run(&["audit", "export"]).with(0).out;
-    let secret = token.rsplit('_').next().unwrap();
+    let secret = token.splitn(3, '_').nth(2).unwrap();
     let link = link.trim_end().rsplit('#').next().unwrap();
     for secret in [token, secret, link] {
         assert!(secret.len() > 10 && !exported.contains(secret), "{secret}");
