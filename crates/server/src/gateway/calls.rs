@@ -1,6 +1,7 @@
 //! One call to a linked machine: kept, sent, waited for, and ended exactly once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -44,6 +45,19 @@ struct UnderWay<'a> {
     link: &'a Link,
     request: String,
     journalled: bool,
+    /// Raised when nobody waits any more, for who writes it down meanwhile.
+    given_up: Arc<AtomicBool>,
+}
+
+impl UnderWay<'_> {
+    /// Marks its line in the journal as failed.
+    fn fail(&self) {
+        let (store, request) = (self.gateway.store.clone(), self.request.clone());
+        // What is not marked now is forgotten when its time is over.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || drop(store.fail_link_call(&request)));
+        }
+    }
 }
 
 impl Drop for UnderWay<'_> {
@@ -57,12 +71,9 @@ impl Drop for UnderWay<'_> {
             };
             self.link.tell(Outgoing::of(None, &cancel));
         }
+        self.given_up.store(true, Ordering::Release);
         if self.journalled {
-            let (store, request) = (self.gateway.store.clone(), self.request.clone());
-            // What is not marked now is forgotten when its time is over.
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn_blocking(move || drop(store.fail_link_call(&request)));
-            }
+            self.fail();
         }
     }
 }
@@ -85,6 +96,7 @@ impl Calls<'_> {
             link,
             request: request.clone(),
             journalled: false,
+            given_up: Arc::default(),
         };
         let patience = dialect.deadline().min(gateway.answers_within);
         let until = tokio::time::Instant::now() + patience;
@@ -108,9 +120,10 @@ impl Calls<'_> {
                     call: call.clone(),
                     addition: addition.clone(),
                 };
-                let number = self.keep(link, &request, &kept).await?;
+                // From here on: who gives up while it is written down ends it, too.
                 under_way.journalled = true;
-                Some(number)
+                let number = self.keep(link, &request, &kept, &under_way.given_up);
+                Some(number.await?)
             }
             (Some(_) | None, _) => None,
         };
@@ -120,7 +133,12 @@ impl Calls<'_> {
             operation,
             portcullis: addition,
         });
-        link.send(&request, Outgoing::of(number, &event));
+        if link.awaits(&request) {
+            link.send(&request, Outgoing::of(number, &event));
+        } else if under_way.journalled {
+            // The link ended meanwhile, and knew of no line to end.
+            under_way.fail();
+        }
         match tokio::time::timeout_at(until, given).await {
             Ok(Ok(returned)) => returned,
             // Only a link that is dropped whole lets go without a word.
@@ -130,14 +148,26 @@ impl Calls<'_> {
     }
 
     /// Writes a call down before it is sent; the number of its event.
-    async fn keep(&self, link: &Link, request: &str, kept: &Kept) -> Result<u64, Failure> {
+    async fn keep(
+        &self,
+        link: &Link,
+        request: &str,
+        kept: &Kept,
+        given_up: &Arc<AtomicBool>,
+    ) -> Result<u64, Failure> {
         let now = self.0.clock.now_ms();
         let deadline = now.saturating_add(kept.addition.deadline_ms);
         let text = serde_json::to_string(kept)
             .map_err(|error| Failure::from(Reason::Bug).detail(error))?;
         let (machine, request) = (Arc::clone(&link.id), request.to_owned());
+        let given_up = Arc::clone(given_up);
         off_the_reactor(&self.0.store, move |store| {
-            store.begin_link_call(&machine, &request, &text, deadline, now)
+            let number = store.begin_link_call(&machine, &request, &text, deadline, now)?;
+            // Else the next stream would be sent what its caller was told is over.
+            if given_up.load(Ordering::Acquire) {
+                store.fail_link_call(&request)?;
+            }
+            Ok(number)
         })
         .await
     }
@@ -169,11 +199,7 @@ impl Calls<'_> {
         let (machine, request) = (Arc::clone(machine), request.to_owned());
         let reply = reply.to_string();
         off_the_reactor(&self.0.store, move |store| {
-            let waiting = store.waiting_link_calls(&machine, now)?;
-            if !waiting.iter().any(|call| call.request_id == request) {
-                return Ok(false);
-            }
-            store.settle_link_call(&request, Some(&reply))
+            store.settle_kept_link_call(&machine, &request, &reply, now)
         })
         .await
     }

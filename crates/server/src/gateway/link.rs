@@ -151,8 +151,12 @@ impl Link {
 
     /// Its daemon introduced itself anew: calls it knows of go on waiting. What
     /// still listens hears nothing more, and is waited for.
-    pub(crate) fn renew(&self, about: About) {
+    ///
+    /// It stays the how manyth it was: who introduces itself again must not come
+    /// before the machine an agent works with.
+    pub(crate) fn renew(&self, mut about: About) {
         let mut state = self.state();
+        about.number = state.about.number;
         state.about = Arc::new(about);
         state.stream = None;
         state.quiet_since = Some(Instant::now());
@@ -257,6 +261,11 @@ impl Link {
         {
             pending.unsent = Some(event);
         }
+    }
+
+    /// Whether a call waits under `request`.
+    pub(crate) fn awaits(&self, request: &str) -> bool {
+        self.state().pending.contains_key(request)
     }
 
     /// Nobody waits for `request` any more; whether somebody did.

@@ -487,29 +487,36 @@ impl Gateway {
     /// them. Called as often as credentials are looked at; waits for the disk.
     pub fn refresh(&self) -> Result<(), StoreError> {
         let version = self.store.version()?;
-        if self.looked_at.swap(version, Ordering::AcqRel) == version {
+        if self.looked_at.load(Ordering::Acquire) == version {
             return Ok(());
         }
         let kept = self.store.machines(None)?;
-        let gone = {
-            let mut links = self.links();
-            let gone: Vec<Arc<Link>> = links
-                .every()
-                .filter(|link| {
-                    let known = kept.iter().find(|machine| *machine.id == *link.id);
-                    known.is_none_or(|machine| link.about().keyed && !machine.paired)
-                })
-                .cloned()
-                .collect();
-            for link in &gone {
-                links.take(&link.user, &link.id);
+        let kept: HashMap<&str, bool> = kept.iter().map(|one| (&*one.id, one.paired)).collect();
+        let mut gone: Vec<Arc<Link>> = Vec::new();
+        for link in self.links().every() {
+            let known = kept.get(&*link.id);
+            if known.is_none_or(|paired| link.about().keyed && !paired) {
+                gone.push(Arc::clone(link));
             }
-            gone
-        };
+        }
+        // One may have been paired since the list was read: each is looked at alone.
+        let mut left = Vec::new();
+        for link in gone {
+            let machine = self.store.machine(&link.id)?;
+            if machine.is_none_or(|machine| link.about().keyed && !machine.paired) {
+                left.push(link);
+            }
+        }
+        let gone = left;
+        for link in &gone {
+            self.links().take(&link.user, &link.id);
+        }
         for link in gone {
             self.end(&link, Some(&Event::GatewayDisconnect));
             self.changed(&link.user);
         }
+        // Only now: what could not be read is looked at again.
+        self.looked_at.store(version, Ordering::Release);
         Ok(())
     }
 

@@ -17,6 +17,9 @@ use serde_json::Value;
 const MAX_DEPTH: usize = 32;
 /// How many values it may have.
 const MAX_NODES: usize = 1_000;
+/// How many values the schemas of all tools of a machine may have: as values they
+/// take many times their length.
+const MAX_ALL_NODES: usize = 20_000;
 /// How many properties one object of it may have.
 const MAX_PROPERTIES: usize = 250;
 /// How many ways one union of it may have.
@@ -58,6 +61,7 @@ impl Offer {
         }
         let mut taken = HashSet::new();
         let mut offered = Vec::with_capacity(tools.len());
+        let mut nodes = 0;
         for tool in tools {
             if !is_of_objects(&tool.input_schema) {
                 let name: String = tool.name.chars().take(64).collect();
@@ -67,8 +71,10 @@ impl Offer {
             }
             if is_tool_name(&tool.name)
                 && taken.insert(plain(&tool.name))
-                && is_bounded(&tool.input_schema)
+                && let Some(more) = bounded(&tool.input_schema)
+                && nodes + more <= MAX_ALL_NODES
             {
+                nodes += more;
                 offered.push(spec(tool));
             }
         }
@@ -182,10 +188,12 @@ fn is_of_objects(schema: &Value) -> bool {
     })
 }
 
-fn is_bounded(schema: &Value) -> bool {
+/// How many values a schema has that keeps to the bounds.
+fn bounded(schema: &Value) -> Option<usize> {
     let mut nodes = 0;
-    is_bounded_at(schema, 1, &mut nodes)
-        && serde_json::to_string(schema).is_ok_and(|text| text.len() <= MAX_SCHEMA)
+    let fits = is_bounded_at(schema, 1, &mut nodes)
+        && serde_json::to_string(schema).is_ok_and(|text| text.len() <= MAX_SCHEMA);
+    fits.then_some(nodes)
 }
 
 fn is_bounded_at(value: &Value, depth: usize, nodes: &mut usize) -> bool {

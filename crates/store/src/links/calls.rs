@@ -79,6 +79,39 @@ impl Store {
         self.end_call(request_id, "settled", reply)
     }
 
+    /// Whether a call waits under `request_id` for `machine`.
+    pub fn link_call_waits(
+        &self,
+        machine: &str,
+        request_id: &str,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        self.read(|conn| {
+            let waits = conn
+                .prepare_cached(
+                    "SELECT 1 FROM link_calls
+                     WHERE id = ?1 AND machine = ?2 AND state = 'waiting' AND deadline > ?3",
+                )?
+                .exists(params![request_id, machine, ms(now_ms)])?;
+            Ok(waits)
+        })
+    }
+
+    /// Ends a call of `machine` whose time is not over with its reply, where
+    /// nobody was there to take it; whether there was one.
+    pub fn settle_kept_link_call(
+        &self,
+        machine: &str,
+        request_id: &str,
+        reply: &str,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        if !self.link_call_waits(machine, request_id, now_ms)? {
+            return Ok(false);
+        }
+        self.settle_link_call(request_id, Some(reply))
+    }
+
     /// Ends a call without one; whether it waited.
     pub fn fail_link_call(&self, request_id: &str) -> Result<bool, StoreError> {
         self.end_call(request_id, "failed", None)
@@ -137,6 +170,16 @@ impl Store {
             Ok(gone)
         })
     }
+}
+
+/// Ends every call that waits for `machine`: what was asked of one daemon is not
+/// another's to do.
+pub(super) fn fail_all(tx: &Transaction<'_>, machine: &str) -> Result<(), StoreError> {
+    tx.prepare_cached(
+        "UPDATE link_calls SET state = 'failed', call = '' WHERE machine = ?1 AND state = 'waiting'",
+    )?
+    .execute([machine])?;
+    Ok(())
 }
 
 fn next_event(tx: &Transaction<'_>, machine: &str) -> Result<i64, StoreError> {

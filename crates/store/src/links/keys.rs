@@ -7,6 +7,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 use subtle::ConstantTimeEq as _;
 
+use super::calls;
 use crate::accounts::{Revealed, digest_of, random_text, user_number};
 use crate::db::Lasting;
 use crate::error::StoreError;
@@ -109,6 +110,7 @@ impl Store {
     /// Ends the session of a machine: its key counts no more. Whether there was one.
     pub fn end_link_session(&self, machine: &str) -> Result<bool, StoreError> {
         self.write(Lasting::Disk, |tx| {
+            calls::fail_all(tx, machine)?;
             let gone = tx.execute("DELETE FROM link_keys WHERE machine = ?1", [machine])?;
             Ok(gone > 0)
         })

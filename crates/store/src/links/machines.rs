@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::keys;
+use super::{calls, keys};
 use crate::accounts::{Revealed, new_id, time, user_number};
 use crate::db::Lasting;
 use crate::error::{StoreError, Trouble};
@@ -96,6 +96,7 @@ impl Store {
                 return Ok(None);
             };
             let id = place(tx, uid, lent, now_ms)?;
+            calls::fail_all(tx, &id)?;
             let session = keys::give_session(tx, uid, &id)?;
             let machine = one(tx, &id)?.ok_or_else(|| StoreError::damaged("a machine is gone"))?;
             Ok(Some(Paired { machine, session }))
@@ -228,13 +229,16 @@ fn free_name(tx: &Transaction<'_>, uid: i64, lent: Lent<'_>) -> Result<String, S
     let mut statement = tx.prepare_cached("SELECT 1 FROM machines WHERE uid = ?1 AND name = ?2")?;
     let mut name = wanted.clone();
     for number in 2..=MAX_OF_USER + 1 {
-        if !statement.exists(params![uid, name])? {
+        if !RESERVED.contains(&name.as_str()) && !statement.exists(params![uid, name])? {
             break;
         }
         name = format!("{wanted}-{number}");
     }
     Ok(name)
 }
+
+/// Names with a meaning of their own: the machine a server runs on, and all of them.
+const RESERVED: [&str; 2] = ["here", "all"];
 
 const SELECT: &str = "
 SELECT id, users.name, machines.name, host, root, surface, machines.created_at, seen_at,

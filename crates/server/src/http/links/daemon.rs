@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use http::header::CONTENT_LENGTH;
 use portcullis_gate::Headway;
 use portcullis_link::{
     Accepted, Dialect, Init, Ours, OursAccepted, Progress, Reply as Answered, SeedInit, bounds,
@@ -12,6 +13,7 @@ use portcullis_store::LinkKeyKind;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::super::bodies::Room;
 use super::super::reply::{self, Reply};
 use super::super::rest::{NoBody, lost, read_body};
 use super::Called;
@@ -31,6 +33,10 @@ const UNSAID: &str = "unknown";
 /// `POST /gateway/init`.
 pub(super) async fn init(mut called: Called) -> Reply {
     let spoken = called.spoken;
+    let _room = match room(&called, bounds::MAX_INIT).await {
+        Ok(room) => room,
+        Err(why) => return failed(&why),
+    };
     let welcome = match read(&mut called, bounds::MAX_INIT).await {
         Ok(bytes) => welcomed(spoken, &bytes),
         Err(reply) => return reply,
@@ -215,11 +221,14 @@ pub(super) async fn respond(mut called: Called) -> Reply {
     let Some(link) = linked(&called) else {
         return nobody_waits();
     };
-    let who = Principal::User {
-        id: called.key.user.as_str().into(),
-    };
-    let bodies = &called.server.shares.bodies;
-    let _room = match bodies.room(&who, bounds::MAX_MESSAGE).await {
+    let request = called.id.clone().unwrap_or_default();
+    // Before a byte is read: who answers what nobody asked gets no room for it.
+    match is_awaited(&called, &link, &request).await {
+        Ok(true) => {}
+        Ok(false) => return nobody_waits(),
+        Err(why) => return failed(&why),
+    }
+    let mut room = match room(&called, bounds::MAX_MESSAGE).await {
         Ok(room) => room,
         Err(why) => return failed(&why),
     };
@@ -227,13 +236,40 @@ pub(super) async fn respond(mut called: Called) -> Reply {
         Ok(bytes) => bytes,
         Err(reply) => return reply,
     };
-    let request = called.id.clone().unwrap_or_default();
+    room.shrink(bytes.len());
     match taken(&called, &link, &request, &bytes).await {
         Ok(Taken::Given | Taken::More) => spoken.done(&json!({"ok": true})),
         Ok(Taken::Nobody) => nobody_waits(),
         Ok(Taken::Bad(why)) => problem(StatusCode::BAD_REQUEST, &why),
         Err(why) => failed(&why),
     }
+}
+
+/// Whether a call waits under `request`, in this process or since before it.
+async fn is_awaited(called: &Called, link: &Link, request: &str) -> Result<bool, Failure> {
+    if link.awaits(request) {
+        return Ok(true);
+    }
+    if !link.about().dialect.is_ours() {
+        return Ok(false);
+    }
+    let (machine, request) = (Arc::clone(&link.id), request.to_owned());
+    let now = called.server.parts.clock.now_ms();
+    off_the_reactor(&called.server.parts.store, move |store| {
+        store.link_call_waits(&machine, &request, now)
+    })
+    .await
+}
+
+/// Room for the body of a request: as much as it says it has, and at most `most`.
+async fn room(called: &Called, most: usize) -> Result<Room, Failure> {
+    let who = Principal::User {
+        id: called.key.user.as_str().into(),
+    };
+    let length = called.head.headers.get(CONTENT_LENGTH);
+    let said = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let bytes = said.map_or(most, |said| said.min(most));
+    called.server.shares.bodies.room(&who, bytes).await
 }
 
 fn nobody_waits() -> Reply {
