@@ -279,6 +279,12 @@ impl Gateway {
             }
         }
         match (key.kind, key.machine.as_deref()) {
+            // Once more: it may have been ended while the body was on its way.
+            (LinkKeyKind::Session, Some(_))
+                if self.store.link_key(presented, now)?.as_ref() != Some(key) =>
+            {
+                Err(NotAdmitted::Key)
+            }
             (LinkKeyKind::Session, Some(id)) => match self.store.machine(id)? {
                 Some(machine) => self.come_back(machine, welcome, now),
                 None => Err(NotAdmitted::Key),

@@ -245,3 +245,48 @@ fn with_a_user_or_a_machine_goes_all_that_was_its() {
     }
     store.check().unwrap();
 }
+
+#[test]
+fn what_was_asked_of_one_daemon_is_not_asked_of_the_next() {
+    let (_dir, store) = place();
+    let machine = pair(&store, "ada", LAPTOP).machine.id;
+    let waits = |id| store.link_call_waits(&machine, id, NOW).unwrap();
+    let begin = |id| {
+        store
+            .begin_link_call(&machine, id, "{}", NOW + 60_000, NOW)
+            .unwrap()
+    };
+    begin("gw_1");
+    assert!(waits("gw_1"));
+    assert_eq!(pair(&store, "ada", LAPTOP).machine.id, machine);
+    assert!(!waits("gw_1"), "paired anew");
+
+    begin("gw_2");
+    let bobs = pair(&store, "bob", LAPTOP).machine.id;
+    assert!(!store.link_call_waits(&bobs, "gw_2", NOW).unwrap());
+    assert!(
+        !store
+            .settle_kept_link_call(&bobs, "gw_2", "{}", NOW)
+            .unwrap()
+    );
+    store.end_link_session(&machine).unwrap();
+    assert!(!waits("gw_2"), "ended");
+    assert!(
+        !store
+            .settle_kept_link_call(&machine, "gw_2", "{}", NOW)
+            .unwrap()
+    );
+}
+
+#[test]
+fn no_machine_takes_a_name_that_means_something_else() {
+    let (_dir, store) = place();
+    for (named, want) in [("here", "here-2"), ("ALL", "all-2"), ("there", "there")] {
+        let lent = Lent {
+            named: Some(named),
+            root: named,
+            ..LAPTOP
+        };
+        assert_eq!(pair(&store, "ada", lent).machine.name, want);
+    }
+}
