@@ -95,9 +95,9 @@ class Machine:
         status, _ = await self.stream.send("GET", f"{BASE}/events", {**self.key, "Accept": "text/event-stream"})
         if status != 200:
             raise RuntimeError(f"events: {status}")
+        self.heard = time.monotonic()
 
     async def listen(self):
-        self.heard = time.monotonic()
         try:
             while (piece := await self.stream.chunk()):
                 now = time.monotonic()
@@ -155,12 +155,13 @@ async def call(machine, number):
 
 
 async def linked(server, machines):
-    """Links them all, some at once."""
+    """Links them all, some at once; each listens from then on."""
     room = asyncio.Semaphore(LINKING_AT_ONCE)
 
     async def one(machine):
         async with room:
             await machine.link()
+        machine.listening = asyncio.create_task(machine.listen())
     began = time.monotonic()
     await asyncio.gather(*(one(machine) for machine in machines))
     return time.monotonic() - began
@@ -168,7 +169,6 @@ async def linked(server, machines):
 
 async def held(server, machines, seconds):
     """Holds them, and calls some of them."""
-    listening = [asyncio.create_task(machine.listen()) for machine in machines]
     took, wrong, sizes = [], [], []
     chance, number = random.Random(7), 0
     began, cpu = time.monotonic(), server.cpu_seconds()
@@ -187,8 +187,8 @@ async def held(server, machines, seconds):
     lost = [f"{machine.name}: {machine.lost}" for machine in machines if machine.lost]
     for machine in machines:
         machine.late = max(machine.late, time.monotonic() - machine.heard - PING_SECONDS)
-    for task in listening:
-        task.cancel()
+    for machine in machines:
+        machine.listening.cancel()
     return took, wrong, sizes, spent, lost
 
 
