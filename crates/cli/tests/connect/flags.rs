@@ -356,3 +356,28 @@ fn the_shipped_daemons_settings_are_taken_over_once() {
         .with(0);
     assert!(sandbox.data().join("settings.json.before-import").exists());
 }
+
+#[test]
+fn only_the_typed_flag_raises_a_denied_group() {
+    let denied = ("N8N_GATEWAY_PERMISSION_FILESYSTEM_WRITE", "deny");
+    let access = ("PORTCULLIS_FILESYSTEM_WRITE_ACCESS", "true");
+    for (file, env, more, want) in [
+        ("ask", &[denied, access][..], &[][..], false),
+        ("deny", &[access], &[], false),
+        ("ask", &[access], &[], true),
+        ("deny", &[], &["--filesystem-write-access"], true),
+        ("ask", &[denied], &["--filesystem-write-access"], true),
+    ] {
+        let (sandbox, fake) = (Sandbox::new(), Fake::start());
+        let text = format!("{{\"permissions\": {{\"filesystemWrite\": \"{file}\"}}}}");
+        sandbox.settings(&text);
+        let url = fake.url();
+        let daemon = Daemon::start(&sandbox, &auto(&url, more), env);
+        let init = fake.linked();
+        let lends = &init["toolCategories"][0]["writeAccess"];
+        assert_eq!(*lends, want, "{file} {env:?} {more:?}");
+        let came = daemon.end().with(0);
+        let is_told = came.err.contains("does not overrule");
+        assert_eq!(is_told, !want, "{came:?}");
+    }
+}
