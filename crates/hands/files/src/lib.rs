@@ -48,7 +48,7 @@ mod undo;
 mod undoing;
 mod writing;
 
-pub use authority::{Authority, Declared, Located};
+pub use authority::{Authority, Declared, Located, real_path};
 pub use deeds::{
     ByteWindow, BytesPage, Case, Change, ChangeKind, Changes, Changing, Entry, Found, FoundIn,
     FoundLine, FoundLines, GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing,

@@ -10,7 +10,7 @@ use portcullis_proto::{Group, Mode};
 use super::plan::{Plan, is_available, lends_anything, mode_of, nothing_lent};
 use super::prompts::forget_typed;
 use crate::environment::Environment;
-use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown};
+use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown, tell};
 use crate::problem::Problem;
 use crate::settings::absolute;
 
@@ -186,8 +186,8 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
                     (Some(rest), Some(home)) => home.join(rest),
                     (Some(_) | None, _) => absolute(env, typed.trim().as_ref())?,
                 };
-                if let Some(root) = plan.settings.roots.first_mut() {
-                    root.path = path;
+                if let Err(problem) = plan.settings.lend(path) {
+                    tell(&problem);
                 }
             }
         }
