@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use portcullis_files::real_path;
+use portcullis_files::{Nesting, nesting};
 use portcullis_policy::Rule;
 use portcullis_proto::RootKind;
 
@@ -50,18 +50,16 @@ fn has_own_policy(root: &WrittenRoot, rules: &[Rule]) -> bool {
 
 /// The root that is lent at `path`: the listed one, where it is that one.
 pub(super) fn lent(path: PathBuf, listed: &[Listed]) -> Result<RootSetting, Problem> {
-    // By what they really are, so that no link leads around a policy.
-    let real = real_path(&path);
     let mut same: Option<&Listed> = None;
     let mut around = None;
     for one in listed {
-        let place = real_path(&one.root.path);
-        if place == real {
-            same = same.filter(|same| same.has_own_policy).or(Some(one));
-        } else if one.has_own_policy && place.starts_with(&real) {
-            return Err(refused(&path, "contains", &one.root));
-        } else if one.has_own_policy && real.starts_with(&place) {
-            around = Some(&one.root);
+        match nesting(&path, &one.root.path) {
+            Nesting::Same => same = same.filter(|same| same.has_own_policy).or(Some(one)),
+            Nesting::Contains if one.has_own_policy => {
+                return Err(refused(&path, "contains", &one.root));
+            }
+            Nesting::LiesIn if one.has_own_policy => around = Some(&one.root),
+            Nesting::Contains | Nesting::LiesIn | Nesting::Apart => {}
         }
     }
     match (same, around) {

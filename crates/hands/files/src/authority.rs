@@ -357,7 +357,7 @@ impl Authority {
 
 /// `path` with every link on the way resolved, as far as it exists. For telling
 /// places apart; what is opened is pinned.
-pub fn real_path(path: &Path) -> PathBuf {
+pub(crate) fn real_path(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     for above in path.ancestors() {
         if let Ok(mut real) = above.canonicalize() {

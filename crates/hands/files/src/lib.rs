@@ -27,6 +27,7 @@ mod kept;
 mod ledger;
 mod meta;
 mod moving;
+mod nesting;
 mod options;
 #[cfg(portcullis_oracle)]
 mod oracle;
@@ -48,7 +49,7 @@ mod undo;
 mod undoing;
 mod writing;
 
-pub use authority::{Authority, Declared, Located, real_path};
+pub use authority::{Authority, Declared, Located};
 pub use deeds::{
     ByteWindow, BytesPage, Case, Change, ChangeKind, Changes, Changing, Entry, Found, FoundIn,
     FoundLine, FoundLines, GlobRequest, Globbing, Hidden, Key, ListRequest, Listed, Listing,
@@ -63,6 +64,7 @@ pub use ledger::{
     RecordSubject, Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
+pub use nesting::{Nesting, nesting};
 pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
 pub use own_write::{OwnLog, OwnPlace, write_own_text};
