@@ -8,6 +8,9 @@ use http::{HeaderValue, Uri};
 /// and in ours.
 const BELOW: &str = "/rest/instance-ai";
 
+/// The longest address, in bytes.
+const MAX_URL: usize = 2048;
+
 /// What is wrong with an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadAddress(&'static str);
@@ -39,6 +42,16 @@ pub struct Address {
 impl Address {
     /// `https://host`, `http://host:5678`, or below a path.
     pub fn parse(url: &str) -> Result<Self, BadAddress> {
+        if url.len() > MAX_URL {
+            return Err(BadAddress("it has more than 2,048 bytes"));
+        }
+        // It is shown to who decides: what moves a cursor or looks like another
+        // letter has no place in it.
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadAddress(
+                "it holds more than printable ASCII without spaces",
+            ));
+        }
         let uri: Uri = url.parse().map_err(|_| BadAddress("it is no URL"))?;
         let (scheme, is_encrypted) = match uri.scheme_str() {
             Some("http") => ("http", false),
@@ -152,6 +165,23 @@ mod tests {
             let why = Address::parse(bad).unwrap_err().to_string();
             assert!(!why.contains("hunter2"), "{why}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_shown_or_is_too_long_is_no_address() {
+        for bad in [
+            "http://h/\u{1b}[2K",
+            "http://h/\u{202e}moc",
+            "http://h/\u{fc}",
+            "http://h/a b",
+            "http://h/\u{7f}",
+        ] {
+            assert!(Address::parse(bad).is_err(), "{bad:?}");
+        }
+        let start = "http://h/";
+        let longest = format!("{start}{}", "a".repeat(MAX_URL - start.len()));
+        assert!(Address::parse(&longest).is_ok());
+        assert!(Address::parse(&format!("{longest}a")).is_err());
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub(crate) struct ConnectArgs {
     /// The same as DIR
     #[arg(long, short, visible_alias = "filesystem-dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Lend the tools that change files even where their group is denied: at ask, then
-    /// [or PORTCULLIS_FILESYSTEM_WRITE_ACCESS]
+    /// Lend the tools that change files even where their group is denied: at ask, then.
+    /// PORTCULLIS_FILESYSTEM_WRITE_ACCESS overrules no deny
     #[arg(long, conflicts_with = "filesystem_write")]
     pub(crate) filesystem_write_access: bool,
     #[command(flatten)]
@@ -41,7 +41,8 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "WHO")]
     pub(crate) permission_confirmation: Option<ConfirmationFlag>,
     /// Connect without asking, and answer every question with allow once. Counts only for servers
-    /// of --allowed-origins [or PORTCULLIS_AUTO_CONFIRM]
+    /// of --allowed-origins, and never for what a page asks at --port: there you decide
+    /// [or PORTCULLIS_AUTO_CONFIRM]
     #[arg(long)]
     pub(crate) auto_confirm: bool,
     /// Never prompt: without --auto-confirm nothing is connected, and every question is a no

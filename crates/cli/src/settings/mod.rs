@@ -4,6 +4,7 @@
 
 mod file;
 mod import;
+mod lent;
 mod template;
 mod writing;
 
@@ -18,6 +19,7 @@ use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
 use file::{Glob, Permissions, Written, WrittenRoot};
 pub(crate) use file::{HookEvent, WrittenHook};
 pub(crate) use import::{Imported, NotImported, import};
+pub(crate) use lent::Listed;
 pub(crate) use template::{is_template, write_template};
 pub(crate) use writing::Writing;
 
@@ -47,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) modes: Modes,
     pub(crate) rules: Vec<Rule>,
     pub(crate) roots: Vec<RootSetting>,
+    /// What the file lists, where one directory is lent alone.
+    pub(crate) listed: Vec<Listed>,
     pub(crate) hooks: Vec<HookSetting>,
     pub(crate) log_level: LogLevel,
     pub(crate) log_format: LogFormat,
@@ -227,7 +231,11 @@ pub(crate) fn resolve(
             .map_err(|_| bad_variable("PORTCULLIS_LOG_FORMAT", word, "text or json"))?,
         (None, None) => LogFormat::default(),
     };
-    let mut roots = roots(env, overrides, &written)?;
+    let listed = match overrides.default_dir {
+        DefaultDir::Alone => lent::listed(env, &written)?,
+        DefaultDir::Nothing | DefaultDir::Working => Vec::new(),
+    };
+    let mut roots = roots(env, overrides, &written, &listed)?;
     let writing = overrides.writing.resolved(env)?;
     let denied = overrides.permissions.filesystem_write == Some(ModeFlag::Deny);
     let modes = modes(env, &overrides.permissions, written.permissions)?;
@@ -239,6 +247,7 @@ pub(crate) fn resolve(
         new_modes: writing::new_modes(overrides.new_file_mode)?,
         rules: written.rules,
         roots,
+        listed,
         hooks: written.hooks.iter().map(hook).collect(),
         log_level,
         log_format,
@@ -328,6 +337,7 @@ fn roots(
     env: &Environment,
     overrides: &Overrides,
     written: &Written,
+    listed: &[Listed],
 ) -> Result<Vec<RootSetting>, Problem> {
     let mut roots = Vec::new();
     let dir = match (
@@ -344,7 +354,9 @@ fn roots(
             DefaultDir::Working | DefaultDir::Nothing => None,
         },
     };
-    if let Some(path) = dir {
+    if let (DefaultDir::Alone, Some(path)) = (overrides.default_dir, &dir) {
+        roots.push(lent::lent(path.clone(), listed)?);
+    } else if let Some(path) = dir {
         let taken = |name: &str| written.roots.iter().any(|root| root.id.as_str() == name);
         let name = if taken("workspace") {
             "dir"

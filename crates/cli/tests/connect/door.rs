@@ -25,6 +25,13 @@ struct Knock<'a> {
 
 /// Knocks; the whole answer.
 fn knock(port: u16, knock: &Knock<'_>) -> String {
+    let mut answer = String::new();
+    say(port, knock).read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Says it, and waits for nothing.
+fn say(port: u16, knock: &Knock<'_>) -> TcpStream {
     let began = Instant::now();
     let mut stream = loop {
         match TcpStream::connect(("127.0.0.1", port)) {
@@ -45,9 +52,7 @@ fn knock(port: u16, knock: &Knock<'_>) -> String {
         knock.body
     );
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    stream
 }
 
 fn wants(port: u16, url: &str) -> Knock<'_> {
@@ -64,12 +69,16 @@ fn wants(port: u16, url: &str) -> Knock<'_> {
 fn a_page_of_the_server_asks_and_the_person_decides() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let (port, url) = (free_port(), fake.url());
+    let unwanted = Fake::start();
+    let refused = unwanted.url();
     let tmux = Tmux::run(&sandbox, &["connect", "--port", &port.to_string()]);
     tmux.until("Waiting at", 1);
+    // What is typed before anything is asked is no answer.
+    tmux.keys(&["Up", "Up", "Enter"]);
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| knock(port, &wants(port, &url)));
+        let first = scope.spawn(|| knock(port, &wants(port, &refused)));
         tmux.until("Lend this machine?", 1);
-        assert!(tmux.screen().contains(&url));
+        assert!(tmux.screen().contains(&refused));
         // While the person decides, nobody else is heard.
         let busy = knock(port, &wants(port, &url));
         assert!(busy.starts_with("HTTP/1.1 409"), "{busy}");
@@ -77,8 +86,13 @@ fn a_page_of_the_server_asks_and_the_person_decides() {
         let answer = first.join().unwrap();
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     });
-    assert_eq!(fake.count(), 0);
+    assert_eq!((fake.count(), unwanted.count()), (0, 0));
     let before = tmux.count("Lend this machine?");
+    // A no is for as long as it runs.
+    let again = knock(port, &wants(port, &refused));
+    assert!(again.starts_with("HTTP/1.1 403"), "{again}");
+    assert!(!again.contains("access-control"), "{again}");
+    assert_eq!(tmux.count("Lend this machine?"), before);
     std::thread::scope(|scope| {
         let second = scope.spawn(|| knock(port, &wants(port, &url)));
         tmux.until("Lend this machine?", before + 1);
@@ -234,8 +248,59 @@ fn who_is_no_page_of_that_server_is_refused_and_learns_nothing() {
     assert_eq!(tmux.count("Lend this machine?"), 0);
     assert_eq!(fake.count(), 0);
     // A port that is taken is said.
-    let mut second = sandbox.command(&listed);
-    second.args(["--auto-confirm"]);
-    let came = crate::sandbox::Came::from(second.output().unwrap());
-    came.with(1).err_has("cannot be listened on");
+    let second = Tmux::run(&sandbox, &listed);
+    second.until("cannot be listened on", 1);
+    second.until("ended with 1.", 1);
+}
+
+#[test]
+fn at_the_door_auto_confirm_answers_nothing() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let (port, url) = (free_port(), fake.url());
+    let at = port.to_string();
+    let flagged = [
+        "connect",
+        "--port",
+        &at,
+        "--auto-confirm",
+        "--allowed-origins",
+        &url,
+    ];
+    sandbox.run(&flagged).with(2).err_has("no terminal");
+    let mut nobody = flagged.to_vec();
+    nobody.push("--non-interactive");
+    sandbox.run(&nobody).with(2).err_has("only a person");
+    let tmux = Tmux::run(&sandbox, &flagged);
+    tmux.until("Waiting at", 1);
+    std::thread::scope(|scope| {
+        let page = scope.spawn(|| knock(port, &wants(port, &url)));
+        tmux.until("Lend this machine?", 1);
+        tmux.until("you decide", 1);
+        assert_eq!(fake.count(), 0);
+        tmux.keys(&["Up", "Up", "Enter"]);
+        assert!(page.join().unwrap().starts_with("HTTP/1.1 200"));
+    });
+    fake.linked();
+    // Nor does it answer what comes after.
+    fake.write("gw_1", "b.txt", "x");
+    tmux.until("Esc denies once", 1);
+    tmux.keys(&["Escape"]);
+    assert_eq!(fake.reply("gw_1").as_deref(), Some("approval_denied"));
+}
+
+#[test]
+fn a_yes_after_the_page_was_answered_is_a_no() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let (port, url) = (free_port(), fake.url());
+    let tmux = Tmux::run(&sandbox, &["connect", "--port", &port.to_string()]);
+    tmux.until("Waiting at", 1);
+    let page = say(port, &wants(port, &url));
+    tmux.until("Lend this machine?", 1);
+    drop(page);
+    std::thread::sleep(Duration::from_millis(500));
+    tmux.keys(&["Up", "Up", "Enter"]);
+    tmux.until("does not wait any more", 1);
+    let again = knock(port, &wants(port, &url));
+    assert!(again.starts_with("HTTP/1.1 403"), "{again}");
+    assert_eq!(fake.count(), 0);
 }

@@ -356,3 +356,95 @@ fn the_shipped_daemons_settings_are_taken_over_once() {
         .with(0);
     assert!(sandbox.data().join("settings.json.before-import").exists());
 }
+
+#[test]
+fn only_the_typed_flag_raises_a_denied_group() {
+    let denied = ("N8N_GATEWAY_PERMISSION_FILESYSTEM_WRITE", "deny");
+    let access = ("PORTCULLIS_FILESYSTEM_WRITE_ACCESS", "true");
+    for (file, env, more, want) in [
+        ("ask", &[denied, access][..], &[][..], false),
+        ("deny", &[access], &[], false),
+        ("ask", &[access], &[], true),
+        ("deny", &[], &["--filesystem-write-access"], true),
+        ("ask", &[denied], &["--filesystem-write-access"], true),
+    ] {
+        let (sandbox, fake) = (Sandbox::new(), Fake::start());
+        let text = format!("{{\"permissions\": {{\"filesystemWrite\": \"{file}\"}}}}");
+        sandbox.settings(&text);
+        let url = fake.url();
+        let daemon = Daemon::start(&sandbox, &auto(&url, more), env);
+        let init = fake.linked();
+        let lends = &init["toolCategories"][0]["writeAccess"];
+        assert_eq!(*lends, want, "{file} {env:?} {more:?}");
+        let came = daemon.end().with(0);
+        let is_told = came.err.contains("does not overrule");
+        assert_eq!(is_told, !want, "{came:?}");
+    }
+}
+
+#[test]
+fn a_listed_root_that_is_lent_keeps_its_policy() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    for name in [
+        "listed/open.txt",
+        "listed/shut.txt",
+        "listed/in/a.txt",
+        "apart/a.txt",
+    ] {
+        sandbox.file(name, "x");
+    }
+    let at = |name: &str| sandbox.dir().join(name).display().to_string();
+    sandbox.settings(
+        &serde_json::json!({"roots": [
+            {"kind": "workspace", "id": "listed", "path": at("listed"), "deniedGlobs": ["/shut.txt"]},
+            {"kind": "workspace", "id": "plain", "path": at("apart")},
+        ]})
+        .to_string(),
+    );
+    let url = fake.url();
+    std::os::unix::fs::symlink(at("listed"), sandbox.dir().join("link")).unwrap();
+    // By another name it is the same.
+    let daemon = Daemon::start(&sandbox, &auto(&url, &["--dir", &at("link")]), &[]);
+    fake.linked();
+    for (id, name) in [("gw_1", "open.txt"), ("gw_2", "shut.txt")] {
+        fake.call(id, "read_file", serde_json::json!({"filePath": name}));
+    }
+    assert_eq!(fake.reply("gw_1"), None);
+    assert!(fake.reply("gw_2").is_some());
+    daemon.end().with(0);
+    // What says nothing of its own is in nobody's way.
+    let fake = Fake::start();
+    let url = fake.url();
+    let daemon = Daemon::start(&sandbox, &auto(&url, &["--dir", &at("apart")]), &[]);
+    fake.linked();
+    daemon.end().with(0);
+}
+
+#[test]
+fn a_directory_around_or_in_a_listed_root_with_a_policy_is_not_lent() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    sandbox.file("listed/in/a.txt", "x");
+    let at = |name: &str| sandbox.dir().join(name).display().to_string();
+    sandbox.settings(
+        &serde_json::json!({"roots": [
+            {"kind": "workspace", "id": "listed", "path": at("listed"), "deniedGlobs": ["/shut.txt"]},
+        ]})
+        .to_string(),
+    );
+    let url = fake.url();
+    for (dir, how) in [
+        (
+            sandbox.dir().display().to_string(),
+            "contains the root listed",
+        ),
+        (at("listed/in"), "lies in the root listed"),
+        (at("listed/in/../in"), "lies in the root listed"),
+    ] {
+        sandbox
+            .run(&auto(&url, &["--dir", &dir]))
+            .with(2)
+            .err_has(how)
+            .err_has("Nothing was lent");
+    }
+    assert_eq!(fake.count(), 0);
+}

@@ -81,7 +81,9 @@ fn yes_connects_what_is_shown() {
 
 #[test]
 fn no_and_everything_that_is_no_answer_connect_nothing() {
-    for keys in [&["Enter"][..], &["Escape"], &["C-c"]] {
+    // Letters neither search nor move.
+    let letters = &["y", "Enter"];
+    for keys in [&["Enter"][..], &["Escape"], &["C-c"], letters] {
         let (sandbox, fake) = (Sandbox::new(), Fake::start());
         let tmux = Tmux::run(&sandbox, &["connect", &fake.url(), TOKEN]);
         tmux.until(CONFIRM, 1);
@@ -206,5 +208,49 @@ fn the_same_deed_asked_twice_is_one_question() {
         lent.fake.until(&format!("POST /gateway/response/{id}"));
     }
     assert_eq!(lent.tmux.count(ASKED), 2, "{}", lent.tmux.screen());
+    assert_eq!(lent.written().as_deref(), Some("x"));
+}
+
+#[test]
+fn allow_once_answers_the_one_question_that_was_shown() {
+    let lent = Lent::new();
+    lent.fake.write("gw_0", "a.txt", "x");
+    lent.tmux.until(ASKED, 1);
+    for id in ["gw_1", "gw_2"] {
+        lent.fake.write(id, "b.txt", "x");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    lent.tmux.keys(&["4", "Enter"]);
+    lent.tmux.until(ASKED, 2);
+    lent.tmux.keys(&["1", "Enter"]);
+    // The other one is asked for itself, and a no to it is a no.
+    lent.tmux.until(ASKED, 3);
+    lent.tmux.keys(&["4", "Enter"]);
+    let replies = ["gw_1", "gw_2"].map(|id| lent.fake.reply(id));
+    let allowed = replies.iter().filter(|reason| reason.is_none()).count();
+    assert_eq!(allowed, 1, "{replies:?}");
+}
+
+#[test]
+fn keys_meant_for_a_question_that_went_away_do_not_answer_the_next() {
+    let lent = Lent::new();
+    lent.fake.write("gw_0", "a.txt", "x");
+    lent.tmux.until(ASKED, 1);
+    lent.fake.write("gw_1", "b.txt", "x");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Somebody answers the first at another terminal.
+    let listed = lent.sandbox.run(&["approve", "list"]).with(0).out;
+    let mut words = listed.split_whitespace();
+    let first = words.find(|word| word.starts_with("q_"));
+    let first = first.unwrap_or_else(|| panic!("{listed}"));
+    let answer = ["approve", "answer", first, "deny_once"];
+    lent.sandbox.run(&answer).with(0);
+    lent.tmux.until("Nobody waits", 1);
+    lent.tmux.keys(&["1", "Enter"]);
+    lent.tmux.until(ASKED, 2);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(lent.fake.seen("POST /gateway/response/gw_1").len(), 0);
+    lent.tmux.keys(&["1", "Enter"]);
+    assert_eq!(lent.fake.reply("gw_1"), None);
     assert_eq!(lent.written().as_deref(), Some("x"));
 }

@@ -153,7 +153,7 @@ impl Authority {
         let data = self.data.as_ref().map(PrivateDir::path);
         let own = self.own_state.iter().map(PathBuf::as_path).chain(data);
         own.into_iter()
-            .any(|own| Path::new(path).starts_with(real(own)))
+            .any(|own| Path::new(path).starts_with(real_path(own)))
     }
 
     /// Our own state, where there is one.
@@ -189,7 +189,7 @@ impl Authority {
         }
         let root = Root::adopt(path, &spec.policy, resolver)?;
         for own in &self.own_state {
-            let own = real(own);
+            let own = real_path(own);
             let places = root.places_of(&own)?;
             if root.host_path().starts_with(&own) || places.contains(&RelPath::root()) {
                 return Err(Failure::new(
@@ -355,8 +355,9 @@ impl Authority {
     }
 }
 
-/// `path` with every link on the way resolved, as far as it exists.
-fn real(path: &Path) -> PathBuf {
+/// `path` with every link on the way resolved, as far as it exists. For telling
+/// places apart; what is opened is pinned.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     for above in path.ancestors() {
         if let Ok(mut real) = above.canonicalize() {

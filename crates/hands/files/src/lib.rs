@@ -27,6 +27,7 @@ mod kept;
 mod ledger;
 mod meta;
 mod moving;
+mod nesting;
 mod options;
 #[cfg(portcullis_oracle)]
 mod oracle;
@@ -63,6 +64,7 @@ pub use ledger::{
     RecordSubject, Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
+pub use nesting::{Nesting, nesting};
 pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
 pub use own_write::{OwnLog, OwnPlace, write_own_text};

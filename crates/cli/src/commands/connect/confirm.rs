@@ -8,8 +8,9 @@ use inquire::{InquireError, Select, Text};
 use portcullis_proto::{Group, Mode};
 
 use super::plan::{Plan, is_available, lends_anything, mode_of, nothing_lent};
+use super::prompts::forget_typed;
 use crate::environment::Environment;
-use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown};
+use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown, tell};
 use crate::problem::Problem;
 use crate::settings::absolute;
 
@@ -63,14 +64,23 @@ pub(super) fn confirm(plan: &mut Plan, env: &Environment) -> Result<Confirmed, P
         show(plan)?;
         let choices = vec![Choice::Yes, Choice::Edit, Choice::No];
         // Enter pressed by habit must not let anything through.
-        let prompt = Select::new("Lend this machine?", choices).with_starting_cursor(2);
-        match answered(prompt.prompt())? {
+        match select("Lend this machine?", choices, 2)? {
             Some(Choice::Yes) if lends_anything(plan.settings.modes) => return Ok(Confirmed::Yes),
             Some(Choice::Yes) => aside(Mark::Warn.with(nothing_lent().what)),
             Some(Choice::Edit) => edit(plan, env)?,
             Some(Choice::No) | None => return Ok(Confirmed::No),
         }
     }
+}
+
+/// Has one of `choices` chosen, by the arrows alone: letters move nothing, and
+/// what was typed before the prompt was there is no answer to it.
+fn select<T: fmt::Display>(asked: &str, choices: Vec<T>, at: usize) -> Result<Option<T>, Problem> {
+    forget_typed();
+    let prompt = Select::new(asked, choices)
+        .with_starting_cursor(at)
+        .without_filtering();
+    answered(prompt.prompt())
 }
 
 /// What came of a prompt: nothing, where it was left.
@@ -90,14 +100,16 @@ fn answered<T>(said: Result<T, InquireError>) -> Result<Option<T>, Problem> {
 
 pub(super) fn no_terminal() -> Problem {
     Problem::usage("There is no terminal to confirm on. Nothing was connected.").hint(
-        "Run it in a terminal, or confirm beforehand: --auto-confirm --allowed-origins ORIGIN",
+        "Run it in a terminal, or name the server and confirm beforehand: portcullis connect URL TOKEN --auto-confirm --allowed-origins ORIGIN",
     )
 }
 
 fn show(plan: &Plan) -> Result<(), Problem> {
     let mut out = Out::stderr();
     out.blank()?;
-    out.line(format_args!("  server     {}", paint(BOLD, &plan.address)))?;
+    // The origin alone: a path can be made to read like another server.
+    let server = shown(plan.address.origin());
+    out.line(format_args!("  server     {}", paint(BOLD, server)))?;
     if plan.address.can_be_overheard() {
         let warning = Mark::Warn.with("not encrypted: what is read here can be read on the way");
         out.line(format_args!("             {warning}"))?;
@@ -151,8 +163,7 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
         items.push(Item::Directory(directory(plan)));
         items.push(Item::Done);
         let chosen = items.clone();
-        let prompt = Select::new("Change", chosen).with_starting_cursor(at);
-        let Some(item) = answered(prompt.prompt())? else {
+        let Some(item) = select("Change", chosen, at)? else {
             return Ok(());
         };
         at = items.iter().position(|one| *one == item).unwrap_or(0);
@@ -161,8 +172,7 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
             Item::Mode(group, now) => {
                 let modes = vec![Mode::Deny, Mode::Ask, Mode::Allow];
                 let cursor = modes.iter().position(|mode| *mode == now).unwrap_or(0);
-                let prompt = Select::new(group.as_str(), modes).with_starting_cursor(cursor);
-                if let Some(mode) = answered(prompt.prompt())? {
+                if let Some(mode) = select(group.as_str(), modes, cursor)? {
                     plan.settings.modes = plan.settings.modes.with(group, mode);
                 }
             }
@@ -176,8 +186,8 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
                     (Some(rest), Some(home)) => home.join(rest),
                     (Some(_) | None, _) => absolute(env, typed.trim().as_ref())?,
                 };
-                if let Some(root) = plan.settings.roots.first_mut() {
-                    root.path = path;
+                if let Err(problem) = plan.settings.lend(path) {
+                    tell(&problem);
                 }
             }
         }

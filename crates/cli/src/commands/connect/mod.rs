@@ -27,7 +27,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::confirm::{Confirmed, confirm, no_terminal};
-use self::plan::{Deciding, Plan, lends_anything, named, needs_person, nothing_lent, origins};
+use self::plan::{Deciding, Plan, lends_anything, may_wait, named, nothing_lent, origins};
 use self::prompts::{AlwaysOnce, Terminal};
 use self::screen::{About, Screen};
 use self::waiting::AtTheDoor;
@@ -82,7 +82,8 @@ pub(crate) fn run(
 /// Waits until a server's page asks and is confirmed.
 fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result<Ending, Problem> {
     let env = start.env;
-    if needs_person(env, args)? && !prompts::is_there() {
+    may_wait(env, args)?;
+    if !prompts::is_there() {
         return Err(no_terminal());
     }
     let listener = sockets::door(args.port)?;
@@ -109,26 +110,45 @@ fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result
         let plan = plan.and_then(|mut plan| Ok((confirmed(&mut plan, env)?, plan)));
         match plan {
             Ok((Confirmed::Yes, plan)) => {
-                // A page that has gone is linked all the same: the person said so.
-                decided.send(true).ok();
+                let origin = plan.address.origin();
+                // A page that was answered, or has gone, was told no.
+                if decided.send(true).is_err() {
+                    tell(&too_late(origin));
+                    door.decided(Some(origin));
+                    continue;
+                }
                 let start = Start {
                     door: Some(door),
                     ..start
                 };
                 return start.lend(&plan);
             }
-            Ok((Confirmed::No, plan)) => not_connected(&plan),
-            Err(problem) => tell(&problem),
+            Ok((Confirmed::No, plan)) => {
+                not_connected(&plan);
+                door.decided(Some(plan.address.origin()));
+            }
+            Err(problem) => {
+                tell(&problem);
+                door.decided(None);
+            }
         }
+        // Who does not wait any more does not mind.
         decided.send(false).ok();
-        door.decided();
     }
+}
+
+fn too_late(origin: &str) -> Problem {
+    let origin = shown(origin);
+    Problem::new(format!(
+        "The page of {origin} does not wait any more, so this counts as a no. Nothing was connected."
+    ))
+    .hint("Start portcullis connect anew and have the page ask again; it waits for 5 minutes.")
 }
 
 fn not_connected(plan: &Plan) {
     aside(format_args!(
         "Not connected. Nothing was said to {}.",
-        plan.address
+        shown(plan.address.origin())
     ));
 }
 

@@ -96,6 +96,7 @@ impl Plan {
         args: &ConnectArgs,
         asked: Option<(&str, Secret)>,
     ) -> Result<Self, Problem> {
+        let is_at_door = asked.is_some();
         let (address, (token, dir)) = match asked {
             Some((url, token)) => (parsed(url)?, (token, args.dir.clone())),
             None => (address(env, args)?, token_and_dir(env, args)?),
@@ -103,9 +104,17 @@ impl Plan {
         let mut overrides = Overrides::from(args);
         overrides.dir = dir;
         let mut settings = settings::resolve(everywhere, &heard(env)?, &overrides)?;
-        settings.modes = with_write_access(settings.modes, env, args)?;
+        settings.modes = with_write_access(settings.modes, args);
         address.origin().clone_into(&mut settings.client_name);
-        let deciding = deciding(env, args, &address)?;
+        let deciding = if is_at_door {
+            Deciding::Person
+        } else {
+            deciding(env, args, &address)?
+        };
+        let mut told = told(env, args, settings.modes)?;
+        if is_at_door && flags(env, args)?.0 {
+            told.push("--auto-confirm does not count for what a page asks: you decide".to_owned());
+        }
         let host_name = host_name();
         let machine = args.machine.clone().or_else(|| env.gateway.machine.clone());
         let machine = machine.unwrap_or_else(|| host_name.clone());
@@ -128,7 +137,7 @@ impl Plan {
                 http: gateway.http_proxy.clone(),
                 none_for: gateway.no_proxy.clone(),
             },
-            told: told(env, args, settings.modes),
+            told,
             settings,
         })
     }
@@ -232,19 +241,16 @@ fn heard(env: &Environment) -> Result<Environment, Problem> {
     Ok(heard)
 }
 
-fn with_write_access(
-    modes: Modes,
-    env: &Environment,
-    args: &ConnectArgs,
-) -> Result<Modes, Problem> {
+/// Only what is typed raises a denied group. It is denied where the file or the
+/// environment says so and nowhere else, and a variable that somebody set once
+/// does not overrule that.
+fn with_write_access(modes: Modes, args: &ConnectArgs) -> Modes {
     let group = Group::FilesystemWrite;
-    let is_wanted =
-        args.filesystem_write_access || is_set(env.gateway.filesystem_write_access.as_ref())?;
     let is_denied = args.permissions.filesystem_write == Some(ModeFlag::Deny);
-    if is_wanted && !is_denied && modes.of(group) == Mode::Deny {
-        return Ok(modes.with(group, Mode::Ask));
+    if args.filesystem_write_access && !is_denied && modes.of(group) == Mode::Deny {
+        return modes.with(group, Mode::Ask);
     }
-    Ok(modes)
+    modes
 }
 
 fn is_set(said: Option<&Said>) -> Result<bool, Problem> {
@@ -276,13 +282,17 @@ fn flags(env: &Environment, args: &ConnectArgs) -> Result<(bool, bool), Problem>
     ))
 }
 
-/// Whether a person has to be there, before it is known which server asks.
-pub(super) fn needs_person(env: &Environment, args: &ConnectArgs) -> Result<bool, Problem> {
-    match flags(env, args)? {
-        (true, _) => Ok(false),
-        (false, false) => Ok(true),
-        (false, true) => Err(nobody_confirms("ORIGIN")),
+/// Refuses to wait at the door where nobody may be asked: what a page asks for,
+/// a person confirms, whatever was confirmed beforehand.
+pub(super) fn may_wait(env: &Environment, args: &ConnectArgs) -> Result<(), Problem> {
+    let (_, asks_nobody) = flags(env, args)?;
+    if asks_nobody {
+        return Err(Problem::usage(
+            "--non-interactive asks nobody, and only a person can confirm what a page asks for. Nothing was connected.",
+        )
+        .hint("Name the server: portcullis connect URL TOKEN --auto-confirm --allowed-origins ORIGIN"));
     }
+    Ok(())
 }
 
 fn nobody_confirms(origin: &str) -> Problem {
@@ -358,7 +368,7 @@ fn trust(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<Tru
 }
 
 /// What was said that has no effect here.
-fn told(env: &Environment, args: &ConnectArgs, modes: Modes) -> Vec<String> {
+fn told(env: &Environment, args: &ConnectArgs, modes: Modes) -> Result<Vec<String>, Problem> {
     let mut told: Vec<String> = Group::ALL
         .into_iter()
         .filter(|group| {
@@ -388,7 +398,13 @@ fn told(env: &Environment, args: &ConnectArgs, modes: Modes) -> Vec<String> {
     let names = flags.map(|(_, name)| name.to_owned());
     let without = names.chain(env.gateway.unused.iter().cloned());
     told.extend(without.map(|name| format!("{name} has no effect here")));
-    told
+    let group = Group::FilesystemWrite;
+    let said = env.gateway.filesystem_write_access.as_ref();
+    if let (true, Some(said), Mode::Deny) = (is_set(said)?, said, modes.of(group)) {
+        let name = &said.name;
+        told.push(format!("{name} does not overrule that {group} is denied"));
+    }
+    Ok(told)
 }
 
 /// The name the kernel has for this machine.

@@ -1,7 +1,8 @@
 //! Questions at the terminal, one after the other, on standard error.
 //!
-//! A question that is the same as one that waits is answered with it; one about
-//! the same resource is answered with it where the answer lasts. Esc, Ctrl-C, a
+//! A question that is the same as one that waits is denied with it; one about
+//! the same resource is answered with it where the answer lasts. An allow once is
+//! for the one question that was shown. Esc, Ctrl-C, a
 //! terminal that is gone, and everything else that is no answer deny once.
 
 use std::collections::VecDeque;
@@ -9,7 +10,7 @@ use std::future::Future;
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossterm::cursor::MoveUp;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
@@ -26,6 +27,9 @@ use crate::out::{BOLD, Mark, Out, aside, paint};
 
 /// How often it is looked whether anybody still waits for the answer.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long keys are no answer to a question that took the place of one that
+/// went away: they were meant for that one.
+const MEANT_BEFORE: Duration = Duration::from_millis(700);
 
 /// A question, and who waits for what is said.
 struct Put {
@@ -63,6 +67,12 @@ pub(super) fn is_there() -> bool {
     io::stderr().is_terminal() && enable_raw_mode().and_then(|()| disable_raw_mode()).is_ok()
 }
 
+/// Drops what was typed before a prompt is there.
+pub(super) fn forget_typed() {
+    // Where there is no terminal the prompt itself says so.
+    drop(Keys::take(Duration::ZERO));
+}
+
 /// Gives the terminal back as it was, whatever was being asked.
 pub(super) fn give_back() {
     // Where it is gone there is nothing to give back.
@@ -75,9 +85,14 @@ impl Terminal {
         let desk = Arc::new(Desk::default());
         let asking = Arc::clone(&desk);
         std::thread::spawn(move || {
+            let mut deaf = Duration::ZERO;
             while let Some(put) = next(&asking) {
                 screen.begin_prompt();
-                let decision = put_to_person(&put);
+                let decision = put_to_person(&put, deaf);
+                deaf = match decision {
+                    Some(_) => Duration::ZERO,
+                    None => MEANT_BEFORE,
+                };
                 settle(&asking, put, decision);
                 screen.end_prompt();
             }
@@ -164,14 +179,16 @@ fn settle(desk: &Desk, put: Put, decision: Option<Decision>) {
     put.reply.send(decision).ok();
 }
 
-/// Whether what was said to `asked` is said to `other` as well: the very same
-/// deed always, the same resources where the answer lasts.
+/// Whether what was said to `asked` is said to `other` as well: a no to the very
+/// same deed, and what lasts to the same resources. Once is once: a second deed
+/// that is allowed was shown.
 fn is_answered_by(other: &Question, asked: &Question, decision: Decision) -> bool {
     if !other.offered.contains(&decision) {
         return false;
     }
     match decision {
-        Decision::AllowOnce | Decision::DenyOnce => other.digest == asked.digest,
+        Decision::AllowOnce => false,
+        Decision::DenyOnce => other.digest == asked.digest,
         Decision::AllowSession | Decision::AlwaysAllow | Decision::AlwaysDeny => {
             other.facts.group() == asked.facts.group()
                 && other.class == asked.class
@@ -188,8 +205,8 @@ fn resources(facts: &Facts) -> Vec<(&str, &str)> {
 }
 
 /// Shows a question and hears the answer; nothing, where nobody waits for it any
-/// more.
-fn put_to_person(put: &Put) -> Option<Decision> {
+/// more. No key counts before it was there for as long as it is `deaf`.
+fn put_to_person(put: &Put, deaf: Duration) -> Option<Decision> {
     let clock = SystemClock::new();
     let mut out = Out::stderr();
     let shown = out
@@ -200,7 +217,7 @@ fn put_to_person(put: &Put) -> Option<Decision> {
         return Some(Decision::DenyOnce);
     }
     let (choices, no) = choices(&put.question);
-    let heard = Keys::take().and_then(|_keys| choose(&choices, no, put));
+    let heard = Keys::take(deaf).and_then(|_keys| choose(&choices, no, put));
     match heard {
         Ok(Heard::Said(decision)) => {
             let mark = if decision.allows() {
@@ -237,11 +254,13 @@ enum Heard {
 struct Keys;
 
 impl Keys {
-    /// What was typed before the question was there is no answer to it.
-    fn take() -> io::Result<Self> {
+    /// What was typed before the question was there, or while it is `deaf`, is no
+    /// answer to it.
+    fn take(deaf: Duration) -> io::Result<Self> {
         enable_raw_mode()?;
         let keys = Self;
-        while poll(Duration::ZERO)? {
+        let began = Instant::now();
+        while poll(deaf.saturating_sub(began.elapsed()))? {
             drop(read()?);
         }
         Ok(keys)

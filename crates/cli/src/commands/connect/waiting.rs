@@ -1,6 +1,7 @@
 //! `portcullis connect` without a server: waits at the door on loopback until a
 //! server's page asks, and puts that before the person.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::origins::is_allowed;
 use super::screen::Screen;
+
+/// How many origins are told apart after a no. Who gets so many is asked no more.
+const MAX_REFUSED: usize = 64;
 
 /// A machine that is lent to who asked at the door.
 struct Lent {
@@ -25,6 +29,8 @@ pub(super) struct AtTheDoor {
     asks: SyncSender<Wanted>,
     /// Whether the person is deciding.
     is_deciding: Mutex<bool>,
+    /// The origins that got a no: they do not ask again.
+    refused: Mutex<BTreeSet<String>>,
     lent: Mutex<Option<Lent>>,
 }
 
@@ -35,13 +41,18 @@ impl AtTheDoor {
             allowed,
             asks,
             is_deciding: Mutex::new(false),
+            refused: Mutex::default(),
             lent: Mutex::default(),
         };
         (Arc::new(door), asked)
     }
 
-    /// The person has decided: somebody else may ask.
-    pub(super) fn decided(&self) {
+    /// The person has decided: somebody else may ask, and whoever got a no does
+    /// not, for as long as this runs.
+    pub(super) fn decided(&self, refused: Option<&str>) {
+        if let Some(origin) = refused {
+            self.refused().insert(origin.to_owned());
+        }
         *self.deciding() = false;
     }
 
@@ -58,6 +69,10 @@ impl AtTheDoor {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn refused(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn deciding(&self) -> MutexGuard<'_, bool> {
         self.is_deciding
             .lock()
@@ -67,6 +82,10 @@ impl AtTheDoor {
 
 impl Porter for AtTheDoor {
     fn may_ask(&self, origin: &str) -> bool {
+        let refused = self.refused();
+        if refused.len() >= MAX_REFUSED || refused.contains(origin) {
+            return false;
+        }
         self.allowed.is_empty()
             || Address::parse(origin).is_ok_and(|address| is_allowed(&self.allowed, &address))
     }
@@ -83,7 +102,9 @@ impl Porter for AtTheDoor {
 
     fn ask(&self, wanted: Wanted) -> Result<(), Wanted> {
         let mut is_deciding = self.deciding();
-        if *is_deciding {
+        // It may have begun to ask before the no.
+        let may_ask = Address::parse(&wanted.url).is_ok_and(|to| self.may_ask(to.origin()));
+        if *is_deciding || !may_ask {
             return Err(wanted);
         }
         match self.asks.try_send(wanted) {
