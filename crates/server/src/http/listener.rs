@@ -197,7 +197,11 @@ where
 {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(server.answer(request, network(from.ip())).await) }
+        // Boxed: hyper has room for the whole of it for as long as the connection
+        // lasts, and the stream of a linked machine lasts for days.
+        Box::pin(
+            async move { Ok::<_, Infallible>(server.answer(request, network(from.ip())).await) },
+        )
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -106,6 +106,25 @@ struct ShareRefusal {
     retry_after_seconds: u64,
 }
 
+/// What a daemon is refused with, as n8n spells it.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "a shape for the document; `links::spoken` writes it"
+)]
+struct DaemonRefusal {
+    /// The status of the reply.
+    code: u16,
+    /// What happened.
+    message: String,
+    /// The same, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The next step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
 /// What a reply carries that tells of a deed.
 pub(super) const JUDGED: &[&str] = &[
     "Portcullis-Request-Id",
@@ -172,6 +191,22 @@ pub(super) const fn name(status: u16) -> &'static str {
         503 => "Unavailable",
         _ => "Other",
     }
+}
+
+/// The name of what every failure to a daemon looks like.
+pub(super) const TO_DAEMONS: &str = "ToDaemons";
+
+/// The response to a daemon that something failed.
+pub(super) fn to_daemons(shapes: &mut Shapes) -> Value {
+    let refusals = [
+        shapes.written::<DaemonRefusal>(),
+        shapes.written::<Refusal>(),
+    ];
+    json!({
+        "description": "It is not done. What is refused before a route is looked at is a Refusal.",
+        "headers": carried(&[]),
+        "content": {"application/json": {"schema": {"anyOf": refusals}}},
+    })
 }
 
 /// The response to a failure of that status.

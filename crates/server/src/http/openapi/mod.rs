@@ -55,7 +55,7 @@ fn document() -> Value {
         }
         add(&mut paths, route.path.to_owned(), route, operation);
     }
-    let responses: Map<String, Value> = fails
+    let mut responses: Map<String, Value> = fails
         .into_iter()
         .map(|status| {
             (
@@ -64,6 +64,8 @@ fn document() -> Value {
             )
         })
         .collect();
+    let to_daemons = errors::to_daemons(&mut shapes);
+    responses.insert(errors::TO_DAEMONS.to_owned(), to_daemons);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -154,7 +156,11 @@ fn operation(route: &Route, described: Described<'_>) -> Value {
     }
     let mut responses = described.gives;
     for status in described.fails {
-        let response = format!("#/components/responses/{}", errors::name(status));
+        let name = match route.op {
+            Op::Daemon(_) => errors::TO_DAEMONS,
+            Op::Open(_) | Op::Desk(_) | Op::Files(_) | Op::Mcp(_) => errors::name(status),
+        };
+        let response = format!("#/components/responses/{name}");
         responses.insert(status.to_string(), json!({"$ref": response}));
     }
     let mut operation = json!({
