@@ -2,7 +2,7 @@
 const HEAD = ['what', 'ours', 'qwen serve', 'ratio', 'limit', 'verdict']
 const DIGITS_UNDER = 100
 /** Rows whose limit docs/SPEC.md says is missed or stood upon. May only shrink; a full run forgives none. */
-const KNOWN_MISSED = ['file-4k, CPU', 'file-200k, CPU', 'write-4k, CPU', 'edit-4k, CPU']
+const KNOWN_MISSED = ['file-4k, CPU', 'file-200k, CPU']
 
 const figure = (value, unit) => `${value.toFixed(Math.abs(value) < DIGITS_UNDER ? 2 : 0)}${unit === '×' ? '' : ' '}${unit}`
 
