@@ -64,11 +64,6 @@ impl Store {
         })
     }
 
-    /// The number of the next event of `machine` that is no call.
-    pub fn next_link_event(&self, machine: &str) -> Result<u64, StoreError> {
-        self.write(Lasting::System, |tx| Ok(time(next_event(tx, machine)?)))
-    }
-
     /// Ends a call with its reply, where nobody was there to take it; whether it waited.
     pub fn settle_link_call(
         &self,

@@ -197,7 +197,9 @@ fn calls_are_numbered_kept_while_they_wait_and_let_go_when_they_end() {
         .map(|call| call.request_id.as_str())
         .collect();
     assert_eq!(ids, ["gw_3"]);
-    assert_eq!(again.next_link_event(&machine).unwrap(), 4);
+    let next = again.begin_link_call(&machine, "gw_4", "{}", NOW + 60_000, NOW);
+    assert_eq!(next.unwrap(), 4, "numbers go on after a restart");
+    assert!(again.fail_link_call("gw_4").unwrap());
     let kept: i64 = raw(&dir)
         .query_row(
             "SELECT count(*) FROM link_calls WHERE call LIKE '%secret%'",
