@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # Sourced by ./run and ./test: brings a fresh Debian to where this tree builds.
 # What is there already is left alone, and then apt is not called at all.
+# shellcheck source=.ci/thrice.bash
+source "$(dirname "${BASH_SOURCE[0]}")/thrice.bash"
 
 # A problem, and the way out of it.
 problem() {
@@ -21,6 +23,16 @@ as_root() {
   fi
 }
 
+# Waits for whoever else installs something, as fresh machines do by themselves.
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq \
+    -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+}
+
+install_packages() {
+  apt_get update && apt_get install -y --no-install-recommends "$@"
+}
+
 # install_missing PROGRAM=PACKAGE…: installs the packages whose program is absent.
 install_missing() {
   local pair packages=()
@@ -33,8 +45,9 @@ install_missing() {
     return 1
   fi
   printf 'installing: %s\n' "${packages[*]}"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+  # Who may not install has to be told once.
+  as_root true || return 1
+  thrice install_packages "${packages[@]}"
 }
 
 # The oldest Rust that builds this tree, from Cargo.toml.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Soaks `portcullis serve`: wrk on a mix of routes, and beside it clients that open,
 # half-send, listen and cut. Fails on a 5xx, on handles that do not come back, and on
-# memory that grows.
+# memory that grows, and goes on to when the same server is soaked again for twice as long.
 #
 #   benches/soak.sh                 10 minutes
 #   benches/soak.sh --smoke         20 seconds, the same limits

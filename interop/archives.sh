@@ -10,8 +10,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
+# shellcheck source=.ci/thrice.bash
+source .ci/thrice.bash
 
-npm install --prefix interop/packers --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error \
+thrice npm install --prefix interop/packers --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error \
   archiver@7 jszip@3 >&2
 
 scratch=$(mktemp -d)

@@ -7,6 +7,7 @@ import { StdioClientTransport as OldTransport } from '@modelcontextprotocol/sdk/
 import { ElicitRequestSchema, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { Client as NewClient } from '@modelcontextprotocol/client';
 import { StdioClientTransport as NewTransport } from '@modelcontextprotocol/client/stdio';
+import { within } from './within.mjs';
 
 const [binary, dir, data] = process.argv.slice(2);
 const server = { command: binary, args: ['mcp', '--dir', dir, '--data-dir', data], stderr: 'inherit' };
@@ -103,8 +104,7 @@ async function scenario(name, client, transport, decide) {
       writeFileSync(`${dir}/src/secret.pem`, 'x');
       writeFileSync(made, String(Math.random()));
     }, 100);
-    const changes = await told;
-    clearInterval(writing);
+    const changes = await within('a change below the directory is told', told).finally(() => clearInterval(writing));
     assert.ok(changes.some((change) => change.uri === `${uri}/made-${passed}`), JSON.stringify(changes));
     await end();
   });

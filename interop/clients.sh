@@ -8,20 +8,22 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
+# shellcheck source=.ci/thrice.bash
+source .ci/thrice.bash
 
-npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error \
+thrice npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error \
   @modelcontextprotocol/sdk@1 @modelcontextprotocol/client@2 >&2
 # The newest SDK needs Node 20; where the system has an older one, npm brings one.
 node=node
 if [[ $(node -p 'process.versions.node.split(".")[0]') -lt 20 ]]; then
-  npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --loglevel error \
+  thrice npm install --prefix interop --no-save --no-package-lock --no-audit --no-fund --loglevel error \
     node@24 @modelcontextprotocol/sdk@1 @modelcontextprotocol/client@2 >&2
   node=interop/node_modules/node/bin/node
 fi
 if [[ ! -x interop/.venv/bin/python ]]; then
   python3 -m venv interop/.venv
 fi
-interop/.venv/bin/pip install --quiet --disable-pip-version-check 'mcp>=2,<3'
+thrice interop/.venv/bin/pip install --quiet --disable-pip-version-check 'mcp>=2,<3'
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

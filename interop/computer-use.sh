@@ -3,6 +3,8 @@
 # `portcullis serve`, and an agent drives every file tool and the shell of it over
 # our /mcp: what is done is looked for on the disk and in the record. Then it is
 # disconnected, replaced, refused with keys that are nobody's, and held to its pin.
+# It runs as an ordinary user (nobody, where this is root), with Debian's bubblewrap and
+# socat, so that its shell is jailed as its makers mean it.
 #
 #   interop/computer-use.sh [--smoke]   (the same either way: it takes about a minute)
 #   interop/computer-use.sh --verbose   show what daemon and server say
@@ -30,17 +32,13 @@ done
 
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
-version=0.19.0
-home=$PWD/${CARGO_TARGET_DIR:-target}/interop/computer-use-$version
-[[ ${CARGO_TARGET_DIR:-} != /* ]] || home=$CARGO_TARGET_DIR/interop/computer-use-$version
-daemon=$home/node_modules/@n8n/computer-use/dist/cli.js
-if [[ ! -f $daemon ]]; then
-  mkdir -p "$home"
-  # No script of anybody's is run: what needs one (screen, keys) is switched off here.
-  if ! npm install --prefix "$home" --no-save --no-package-lock --no-audit --no-fund \
-    --loglevel error --ignore-scripts "@n8n/computer-use@$version" >&2; then
-    printf 'problem: @n8n/computer-use could not be installed\nhint: check that npm reaches its registry, then run this again\n' >&2
-    exit 2
-  fi
-fi
-exec node interop/computer-use.mjs --binary "$binary" --daemon "$daemon" "${arguments[@]}"
+# shellcheck source=interop/computer-use/install.bash
+source interop/computer-use/install.bash
+# shellcheck source=interop/ordinary.bash
+source interop/ordinary.bash
+drive=$(reach "$PWD/interop/computer-use/drive.mjs")
+binary=$(reach "$binary")
+computer_use=$(reach "$computer_use")
+# Where that user may be; its own working directory can be closed to it.
+cd /
+"${ordinary[@]}" node "$drive" --binary "$binary" --daemon "$computer_use/$computer_use_cli" "${arguments[@]}"

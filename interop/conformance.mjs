@@ -8,6 +8,7 @@ import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 import readline from 'node:readline';
+import { within } from './within.mjs';
 
 const [modules, fixtures, portcullis, scratch] = process.argv.slice(2);
 
@@ -33,19 +34,25 @@ const NEED_A_FIXTURE = [
   'sep-2575-server-rejects-undeclared-capability', 'sep-2575-missing-capability-http-400',
 ];
 
+/** What a whole suite may take; it takes a minute. */
+const SUITE_SECONDS = 600;
+
 let failed = 0;
+/** Whatever was started: what still runs at the end, however that comes, is killed. */
+const children = [];
 
 // Starts a program and gives the first line it says that `wanted` finds something in.
 async function start(program, args, wanted) {
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  children.push(child);
   const lines = readline.createInterface({ input: child.stdout });
-  const found = await new Promise((resolve, reject) => {
+  const found = await within(`${program} is ready`, new Promise((resolve, reject) => {
     lines.on('line', (line) => {
       const match = line.match(wanted);
       if (match) resolve(match[0]);
     });
     child.on('exit', (code) => reject(new Error(`${program} ended with ${code} before it was ready`)));
-  });
+  }));
   return { child, found };
 }
 
@@ -53,7 +60,7 @@ async function stop(child) {
   child.removeAllListeners('exit');
   const gone = new Promise((resolve) => child.on('exit', resolve));
   child.kill('SIGTERM');
-  await gone;
+  await within(`${child.spawnfile} ends`, gone);
 }
 
 function walk(directory) {
@@ -71,10 +78,11 @@ async function run(name, suite, url, args, fixtureless = []) {
   fs.mkdirSync(out);
   const program = path.join(modules, suite, 'dist/index.js');
   const child = spawn(process.execPath, [program, 'server', '--url', url, '-o', out, ...args]);
+  children.push(child);
   let said = '';
   child.stdout.on('data', (text) => (said += text));
   child.stderr.on('data', (text) => (said += text));
-  const code = await new Promise((resolve) => child.on('exit', resolve));
+  const code = await within(`${name} ends`, new Promise((resolve) => child.on('exit', resolve)), SUITE_SECONDS);
   const counts = {};
   const wrong = [];
   const files = walk(out).filter((file) => path.basename(file) === 'checks.json');
@@ -175,6 +183,13 @@ async function asServed() {
   return checks;
 }
 
-const checks = (await withFixtures()) + (await asServed());
-console.log(`${checks} checks passed, ${failed} of ${runs} runs failed`);
+try {
+  const checks = (await withFixtures()) + (await asServed());
+  console.log(`${checks} checks passed, ${failed} of ${runs} runs failed`);
+} catch (error) {
+  failed += 1;
+  console.log(`FAILED  ${error.stack}`);
+} finally {
+  for (const child of children) child.kill('SIGKILL');
+}
 process.exit(failed === 0 ? 0 : 1);

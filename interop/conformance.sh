@@ -9,6 +9,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
+# shellcheck source=.ci/thrice.bash
+source .ci/thrice.bash
 
 fixtures=${PORTCULLIS_CONFORMANCE:-}
 if [[ -z $fixtures ]]; then
@@ -20,7 +22,7 @@ fi
 # The suites need Node 22; npm brings it. Two versions of one package stand side by side.
 suites=target/conformance
 mkdir -p "$suites"
-npm install --prefix "$suites" --no-save --no-package-lock --no-audit --no-fund --loglevel error \
+thrice npm install --prefix "$suites" --no-save --no-package-lock --no-audit --no-fund --loglevel error \
   node@22 \
   suite-0.1@npm:@modelcontextprotocol/conformance@0.1.16 \
   suite-0.2@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 >&2

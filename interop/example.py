@@ -1,14 +1,32 @@
 """Runs examples/daemon.py against the real `portcullis serve`; called by example.sh."""
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import tokenize
 
 from linked import SECONDS, World, told, until
 
 DAEMON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples", "daemon.py")
+
+
+def code_lines():
+    """Lines that hold code: neither blank, nor a comment, nor what the file says of itself."""
+    with open(DAEMON, encoding="utf-8") as file:
+        text = file.read()
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines, is_begun = set(), False
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in silent:
+            continue
+        if token.type == tokenize.STRING and not is_begun:
+            continue
+        is_begun = True
+        lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines)
 
 
 def lend(world, key):
@@ -28,6 +46,7 @@ def make(world):
 
 def tried(world):
     """Each case: what it is, and whether it is so."""
+    yield "it has at most 60 lines of code", code_lines() <= 60
     key = world.link()
     yield "nothing is linked at first", not world.status()["connected"]
     daemon = lend(world, key)

@@ -24,9 +24,11 @@ esac
 
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
+# shellcheck source=.ci/thrice.bash
+source .ci/thrice.bash
 venv=target/issuer
 [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check 'pyjwt[crypto]>=2,<3'
+thrice "$venv/bin/pip" install --quiet --disable-pip-version-check 'pyjwt[crypto]>=2,<3'
 
 scratch=$(mktemp -d)
 server=

@@ -1,4 +1,5 @@
 """Lends a directory with `portcullis connect` to `portcullis serve`; called by lend.sh."""
+import http.client
 import json
 import os
 import re
@@ -80,6 +81,8 @@ def tried(world, laptop):
     large = world.call("read_file", filePath="large.txt", maxLines=500)
     yield "a page of a large file comes", not large["isError"] and line * 400 in large["structuredContent"]["content"]
 
+    yield from over_rest(world, laptop, line)
+
     # The server dies, with a call on its way.
     late = []
     thread = threading.Thread(target=lambda: late.append(outcome(world, "search_files", query="nowhere")))
@@ -111,17 +114,42 @@ def tried(world, laptop):
     laptop.connect(world.link())
     yield "another daemon of the machine takes its place, and the first goes", first.wait(SECONDS) is not None
     until("the link of the other", lambda: world.status()["connected"])
+    until("the word of it", lambda: "stood for this machine and was let go" in laptop.said())
     yield "it works too", works(world, laptop, 5)
     world.ask("/rest/instance-ai/gateway/disconnect-session", {})
     yield "its owner ends it, and it goes", laptop.daemon.wait(SECONDS) == 0
     yield "no content is in what the daemon said", "uncommon" not in laptop.said() and "gw_" not in laptop.said()
 
 
+def over_rest(world, laptop, line):
+    """The file routes, on the laptop and by name on the server."""
+    read = world.ask("/file?path=written-1.txt")
+    yield "REST reads the laptop's file", read["content"] == "uncommon words\n" and read["hash"].startswith("sha256:")
+    replaced = world.ask("/file/write", {"path": "written-1.txt", "content": "rest\n", "mode": "replace", "expectedHash": read["hash"]})
+    yield "and replaces it", replaced["kind"] == "file_write" and laptop.file("written-1.txt") == "rest\n"
+    again = world.ask("/file/write", {"path": "written-1.txt", "content": "x", "mode": "replace", "expectedHash": read["hash"]})
+    yield "but not another version", again["reason"] == "version_mismatch" and laptop.file("written-1.txt") == "rest\n"
+    world.ask("/undo", {"id": replaced["undo"]})
+    yield "undo puts it back", laptop.file("written-1.txt") == "uncommon words\n"
+    page = world.ask("/list?path=.&limit=1")
+    rest = world.ask(f"/list?path=.&limit=9&cursor={page['nextCursor']}")
+    yield "lists have pages", [one["name"] for one in page["entries"] + rest["entries"]] == sorted(os.listdir(laptop.lent))
+    raw = world.raw("/file/raw?path=large.txt")
+    yield "a download is the file, byte by byte", raw == (line * (LARGE // 100)).encode()
+    outside = world.ask("/file?path=../laptop-home/said")
+    yield "over REST too, what is outside stays outside", outside["errorKind"] == "path_outside_workspace"
+    here = world.ask("/file?path=here.txt", **{"Portcullis-Machine": "here"})
+    yield "the server's own files are there by name, over REST too", here.get("content") == "here\n"
+    nobody = world.ask("/file?path=here.txt&machine=nobody")
+    yield "and no others", nobody["reason"] == "bad_arguments"
+
+
 def outcome(world, name, **arguments):
     """What a call came to, whatever that is."""
     try:
         return world.call(name, **arguments)
-    except OSError as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        # Cut off before a reply, in one, or in the middle of what it says.
         return error
 
 

@@ -89,6 +89,11 @@ class World:
         except urllib.error.HTTPError as refused:
             return json.load(refused)
 
+    def raw(self, path, seconds=SECONDS):
+        request = urllib.request.Request(self.base + path, headers={"Authorization": f"Bearer {self.token}"})
+        with urllib.request.urlopen(request, timeout=seconds) as reply:
+            return reply.read()
+
     def status(self):
         return self.ask("/rest/instance-ai/gateway/status")["data"]
 

@@ -25,6 +25,7 @@ IDS = {"traceId": 32, "spanId": 16, "parentSpanId": 16}
 # Who the collector says it is under TLS, and what has to be trusted for that.
 CERTIFICATE = "crates/server/tests/http/tls/certificate.pem"
 KEY = "crates/server/tests/http/tls/key-for-tests-only.pem"
+START_SECONDS = 60
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 messages = []
 
@@ -85,6 +86,16 @@ def ask(base, path, token, **fields):
         return error.code
 
 
+def first_line(server):
+    """The first line it says: a server that says none is ended, and its end is a line too."""
+    too_long = threading.Timer(START_SECONDS, server.kill)
+    too_long.start()
+    try:
+        return server.stdout.readline()
+    finally:
+        too_long.cancel()
+
+
 def check(binary, scheme):
     messages.clear()
     collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
@@ -113,7 +124,7 @@ def check(binary, scheme):
             text=True,
         )
         try:
-            base = re.search(r"http://127[0-9.:]+", server.stdout.readline()).group()
+            base = re.search(r"http://127[0-9.:]+", first_line(server)).group()
             made = [binary, "token", "create", "--data-dir", data, "--scope", "fs:read"]
             token = subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
             parent = f"00-{TRACE}-{PARENT}-01"

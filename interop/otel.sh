@@ -24,7 +24,9 @@ esac
 
 # shellcheck source=interop/binary.bash
 source interop/binary.bash
+# shellcheck source=.ci/thrice.bash
+source .ci/thrice.bash
 venv=target/otel
 [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check 'opentelemetry-proto>=1.30,<2'
+thrice "$venv/bin/pip" install --quiet --disable-pip-version-check 'opentelemetry-proto>=1.30,<2'
 "$venv/bin/python" interop/otel.py "$binary"

@@ -8,8 +8,8 @@ BASE = "/rest/instance-ai/gateway"
 class Connection:
     """One connection, one request at a time."""
 
-    def __init__(self, port, source):
-        self.port, self.source = port, source
+    def __init__(self, port, source, tls=None):
+        self.port, self.source, self.tls = port, source, tls
         self.reader = self.writer = None
         self.turn = asyncio.Lock()
 
@@ -17,7 +17,7 @@ class Connection:
         # A server lets go of a connection nobody uses; that is no loss.
         if self.writer is None or self.writer.is_closing() or self.reader.at_eof():
             self.reader, self.writer = await asyncio.open_connection(
-                "127.0.0.1", self.port, local_addr=(self.source, 0), limit=1 << 16)
+                "127.0.0.1", self.port, local_addr=(self.source, 0), limit=1 << 16, ssl=self.tls)
         lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{self.port}"]
         lines += [f"{name}: {value}" for name, value in head.items()]
         text = b""

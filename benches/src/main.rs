@@ -57,18 +57,10 @@ fn run() -> Outcome<ExitCode> {
             continue;
         }
         tell(&format!("measuring {} …", bench.rows.join(", ")));
-        match measured(bench, &setup) {
-            Ok(rows) => rows
-                .into_iter()
-                .filter(|row| args.wants(row.what))
-                .for_each(|row| table.push(row)),
-            // A row that could not be measured keeps no promise.
-            Err(error) => bench
-                .rows
-                .iter()
-                .filter(|row| args.wants(row))
-                .for_each(|row| table.push(Row::unmeasured(row, &error.to_string()))),
-        }
+        measured(bench, &setup)
+            .into_iter()
+            .filter(|row| args.wants(row.what))
+            .for_each(|row| table.push(row));
     }
     write!(anstream::stdout(), "{table}")?;
     if let Some(file) = &args.json {
@@ -81,21 +73,50 @@ fn run() -> Outcome<ExitCode> {
     })
 }
 
-/// Measures a bench; again, twice at most, where something beside it on the
-/// machine may have spoilt a row. The figures are the best of rounds anyway.
-fn measured(bench: &Bench, setup: &Setup) -> Outcome<Vec<Row>> {
-    let mut rows = (bench.run)(setup)?;
-    for _ in 0..2 {
-        if !rows
+/// The rows of a bench. Where one missed its limit or could not be measured it
+/// is measured again, twice at most and each time with twice the rounds, since
+/// something beside it on the machine may have spoilt it. The last time decides.
+fn measured(bench: &Bench, setup: &Setup) -> Vec<Row> {
+    let mut setup = setup.clone();
+    let mut rows = match (bench.run)(&setup) {
+        Ok(rows) => rows,
+        // A row that could not be measured keeps no promise.
+        Err(error) => bench
+            .rows
             .iter()
-            .any(|row| row.is_missed() && !row.is_known_missed())
-        {
+            .map(|row| Row::unmeasured(row, &error.to_string()))
+            .collect(),
+    };
+    for _ in 0..2 {
+        let missed: Vec<_> = rows
+            .iter()
+            .filter(|row| row.is_worth_another_try())
+            .collect();
+        if missed.is_empty() {
             break;
         }
-        tell("a row missed its limit; measuring again …");
-        rows = (bench.run)(setup)?;
+        for row in missed {
+            tell(&format!("missed: {row}"));
+        }
+        tell("measuring again, with twice the rounds …");
+        setup = setup.with_twice_the_rounds();
+        match (bench.run)(&setup) {
+            Ok(again) => rows = kept_where_met(rows, again),
+            Err(error) => tell(&format!("could not be measured again: {error}")),
+        }
     }
-    Ok(rows)
+    rows
+}
+
+/// What was measured again, but for the rows that were met before.
+fn kept_where_met(mut before: Vec<Row>, again: Vec<Row>) -> Vec<Row> {
+    let keep = |row: Row| {
+        let met = before
+            .iter()
+            .position(|old| old.what == row.what && !old.is_worth_another_try());
+        met.map_or(row, |at| before.swap_remove(at))
+    };
+    again.into_iter().map(keep).collect()
 }
 
 /// Says on standard error what is going on.

@@ -11,6 +11,8 @@ pub(crate) struct Effort {
     pub(crate) rounds: u32,
     /// Operations of a full round; a smoke round does a part of them.
     pub(crate) share: u32,
+    /// How many times as much as at first, where something is measured again.
+    again: u32,
 }
 
 impl Effort {
@@ -19,13 +21,29 @@ impl Effort {
             Self {
                 rounds: 9,
                 share: 5,
+                again: 1,
             }
         } else {
             Self {
                 rounds: 15,
                 share: 1,
+                again: 1,
             }
         }
+    }
+
+    /// Twice of everything.
+    pub(crate) fn twice(self) -> Self {
+        Self {
+            rounds: self.rounds * 2,
+            again: self.again * 2,
+            ..self
+        }
+    }
+
+    /// How often a row goes round that has its own number for it.
+    pub(crate) fn rounds_of(self, at_first: u32) -> u32 {
+        at_first * self.again
     }
 
     /// How many operations a round does that would do `full`.

@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::rounds::Effort;
 
 /// What every row needs to know of this run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) smoke: bool,
     pub(crate) effort: Effort,
@@ -27,5 +27,12 @@ impl Setup {
             peers: args.peers.clone(),
             binary: args.binary.clone().map_or_else(beside, Ok)?,
         })
+    }
+
+    pub(crate) fn with_twice_the_rounds(&self) -> Self {
+        Self {
+            effort: self.effort.twice(),
+            ..self.clone()
+        }
     }
 }

@@ -115,9 +115,9 @@ impl Row {
         self.verdict() == Verdict::Missed
     }
 
-    /// Whether it is known to miss, and so not worth measuring again.
-    pub(crate) fn is_known_missed(&self) -> bool {
-        KNOWN_MISSED.contains(&self.what)
+    /// Whether it missed, and not because it is known to.
+    pub(crate) fn is_worth_another_try(&self) -> bool {
+        self.is_missed() && (self.ratio.is_none() || !KNOWN_MISSED.contains(&self.what))
     }
 
     fn verdict(&self) -> Verdict {
@@ -145,6 +145,16 @@ impl Row {
             },
             self.verdict().as_str().to_owned(),
         ]
+    }
+}
+
+/// On one line, for who waits for the table.
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ratio {
+            Some(ratio) => write!(f, "{} ({ratio}, {})", self.what, self.cells()[4]),
+            None => write!(f, "{} ({})", self.what, self.note),
+        }
     }
 }
 

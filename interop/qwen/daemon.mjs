@@ -143,7 +143,7 @@ export async function startOurs({ binary }, { root, state, scene = 'main' }) {
 
 /** A server that runs hears of a new token within 100 ms; asked sooner, it does not know it. */
 async function known(base, token) {
-  for (const until = Date.now() + 2_000; Date.now() < until; await new Promise(resolve => setTimeout(resolve, 20))) {
+  for (const until = Date.now() + 20_000; Date.now() < until; await new Promise(resolve => setTimeout(resolve, 20))) {
     const status = await new Promise((resolve, reject) => {
       http.get(`${base}/capabilities`, { agent: false, headers: { authorization: `Bearer ${token}` } }, answer => {
         answer.resume()
@@ -152,7 +152,7 @@ async function known(base, token) {
     })
     if (status === 200) return
   }
-  throw new Error('a token made two seconds ago is still unknown')
+  throw new Error('a token made twenty seconds ago is still unknown')
 }
 
 export const starters = { qwen: startQwen, ours: startOurs }

@@ -6,8 +6,10 @@ qwen_home=$PWD/${CARGO_TARGET_DIR:-target}/interop/qwen-$qwen_version
 qwen=$qwen_home/cli/node_modules/@qwen-code/qwen-code/cli-entry.js
 qwen_node=$qwen_home/node/node_modules/node/bin/node
 
+# shellcheck source=.ci/thrice.bash
+source .ci/thrice.bash
 qwen_install() {
-  npm install --prefix "$1" --no-save --no-package-lock --no-audit --no-fund --loglevel error "${@:2}" >&2
+  thrice npm install --prefix "$1" --no-save --no-package-lock --no-audit --no-fund --loglevel error "${@:2}" >&2
 }
 
 if [[ ! -x $qwen_node || ! -f $qwen ]]; then

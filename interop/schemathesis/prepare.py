@@ -145,6 +145,9 @@ for path, methods in list(document["paths"].items()):
             if parameter["name"] == "workspace":
                 # Another than this is 400 before anything else is looked at.
                 parameter["schema"] = {"enum": [workspace["id"]]}
+            elif parameter["name"] in ("machine", "Portcullis-Machine"):
+                # The same: which machines there are no schema knows.
+                parameter["schema"] = {"enum": ["here"]}
             elif parameter["name"] in EXAMPLES and parameter["in"] == "query":
                 parameter["schema"]["examples"] = EXAMPLES[parameter["name"]]
         if method == "get" and path == "/mcp":

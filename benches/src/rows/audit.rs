@@ -37,7 +37,8 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
     let open = || FileLedger::open(&data, Arc::clone(&clock), LedgerOptions::default());
 
     drop(open()?);
-    let opening = best(OPENINGS, || {
+    let openings = setup.effort.rounds_of(OPENINGS);
+    let opening = best(openings, || {
         let began = Instant::now();
         let ledger = open()?;
         let took = began.elapsed();
@@ -71,7 +72,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
     let log = AuditLog::open(&data)?;
     let mut found = log.verify()?;
     let (mut verifying, mut hashing) = (Duration::MAX, Duration::MAX);
-    for _ in 0..TURNS {
+    for _ in 0..setup.effort.rounds_of(TURNS) {
         let began = Instant::now();
         found = log.verify()?;
         verifying = verifying.min(began.elapsed());
@@ -87,7 +88,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome<Vec<Row>> {
             "audit-open",
             Figure(micros(opening), Unit::Micros),
             1000.0,
-            "opening a ledger, which every start waits for; wall, the best of 20",
+            format!("opening a ledger, which every start waits for; wall, the best of {openings}"),
         ),
         Row {
             what: "audit-append",

@@ -205,7 +205,7 @@ fn against_rg(
     let mut effort = setup.effort;
     if size >= 100_000 {
         // Seconds each: what disturbs one round is small against it.
-        effort.rounds = 5;
+        effort.rounds = effort.rounds_of(5);
     }
     let millis = |micros: f64| micros / 1e3;
     let search = effort.duel(
@@ -251,7 +251,7 @@ pub(crate) fn flat(setup: &Setup) -> Outcome<Vec<Row>> {
         worlds.push((size, world, scratch, [f64::INFINITY; 2]));
     }
     // All sizes in turn, so that whatever else runs here meets all of them.
-    for _ in 0..7 {
+    for _ in 0..setup.effort.rounds_of(7) {
         for (size, world, _, best) in &mut worlds {
             let times = (20_000 / *size).clamp(1, 20);
             let want = size.div_ceil(RARE) as usize;
@@ -307,7 +307,7 @@ pub(crate) fn computer_use(setup: &Setup) -> Outcome<Vec<Row>> {
     let mut peer = Driven::computer_use(setup, &scratch)?;
     let (mut ours, mut theirs) = (f64::INFINITY, f64::INFINITY);
     // It takes seconds: few rounds tell enough of a difference this large.
-    for _ in 0..3 {
+    for _ in 0..setup.effort.rounds_of(3) {
         let once = || {
             let request = SearchRequest {
                 query: NEEDLE.to_owned(),
@@ -359,7 +359,7 @@ pub(crate) fn large(setup: &Setup) -> Outcome<Vec<Row>> {
         return Err(format!("{searched} files, not {size}").into());
     }
     let mut first = f64::INFINITY;
-    for _ in 0..5 {
+    for _ in 0..setup.effort.rounds_of(5) {
         let began = wall()?;
         let reply = server.call("search_files", &ask(QUERY, 1))?;
         first = first.min(wall()?.saturating_sub(began).as_secs_f64() * 1e3);
@@ -368,7 +368,7 @@ pub(crate) fn large(setup: &Setup) -> Outcome<Vec<Row>> {
         }
     }
     let peak = cpu::memory(server.pid(), "VmHWM")?;
-    let over = overrun(&scratch)?;
+    let over = overrun(setup, &scratch)?;
     Ok(vec![
         Row::at_most(
             "search-memory",
@@ -397,11 +397,11 @@ pub(crate) fn large(setup: &Setup) -> Outcome<Vec<Row>> {
 }
 
 /// Milliseconds beyond its deadline of a search that cannot keep it.
-fn overrun(scratch: &Scratch) -> Outcome<f64> {
+fn overrun(setup: &Setup, scratch: &Scratch) -> Outcome<f64> {
     const PATIENCE_US: u32 = 10_000;
     let world = World::new(scratch, Audit::Null, Vec::new())?;
     let mut least = f64::INFINITY;
-    for _ in 0..5 {
+    for _ in 0..setup.effort.rounds_of(5) {
         let took = timed(wall, 1, || {
             let request = SearchRequest {
                 patience_us: PATIENCE_US.into(),

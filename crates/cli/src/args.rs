@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use accounts::{
     ExtensionCommand, LinkCommand, SwitchFlag, TokenCommand, TokenCreateArgs, UserCommand,
 };
-pub(crate) use connect::{ConfirmationFlag, ConnectArgs, SettingsCommand, StatusArgs};
+pub(crate) use connect::{ConfirmationFlag, ConnectArgs, DialectFlag, SettingsCommand, StatusArgs};
 pub(crate) use gateway::GatewayArgs;
 pub(crate) use oauth::OAuthArgs;
 pub(crate) use operating::{LogFormat, OperatingArgs};

@@ -92,6 +92,7 @@ pub(crate) struct GatewayEnvironment {
     pub(crate) non_interactive: Option<Said>,
     pub(crate) allowed_origins: Option<String>,
     pub(crate) machine: Option<String>,
+    pub(crate) dialect: Option<Said>,
     pub(crate) ca: Option<PathBuf>,
     /// The shipped daemon's alone: ours are read for every command.
     pub(crate) log_level: Option<Said>,
@@ -113,6 +114,10 @@ impl GatewayEnvironment {
                 .map(|prefix| format!("{prefix}{name}"))
                 .find_map(|name| text(&name).map(|value| Said { name, value }))
         };
+        let ours = |name: &str| {
+            let name = format!("PORTCULLIS_{name}");
+            text(&name).map(|value| Said { name, value })
+        };
         let shipped = |name: &str| {
             let name = format!("{SHIPPED}{name}");
             text(&name).map(|value| Said { name, value })
@@ -123,13 +128,16 @@ impl GatewayEnvironment {
         Self {
             url: either("GATEWAY_URL"),
             token: text("PORTCULLIS_GATEWAY_TOKEN").map(|text| Secret::new(text.into_bytes())),
-            filesystem_dir: either("FILESYSTEM_DIR").map(|said| said.value.into()),
+            // A name of a directory need not be text.
+            filesystem_dir: path("PORTCULLIS_FILESYSTEM_DIR")
+                .or_else(|| path(&format!("{SHIPPED}FILESYSTEM_DIR"))),
             filesystem_write_access: either("FILESYSTEM_WRITE_ACCESS"),
             permission_confirmation: either("PERMISSION_CONFIRMATION"),
             auto_confirm: either("AUTO_CONFIRM"),
             non_interactive: either("NON_INTERACTIVE"),
             allowed_origins: text("PORTCULLIS_ALLOWED_ORIGINS"),
             machine: text("PORTCULLIS_MACHINE"),
+            dialect: ours("DIALECT"),
             ca: path("PORTCULLIS_CA"),
             log_level: shipped("LOG_LEVEL"),
             modes: Group::ALL

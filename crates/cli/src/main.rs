@@ -8,6 +8,8 @@ mod environment;
 mod issuing;
 mod log;
 mod out;
+mod peer;
+mod placed;
 mod problem;
 mod provider;
 mod record;

@@ -188,9 +188,37 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
         .into()
 }
 
+/// What an agent named, where a person decides by it: in at most two lines, and
+/// with spaces that cannot be told apart from the end of one.
+pub(crate) fn named(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut before = ' ';
+    for c in shown(text).chars() {
+        match (before, c) {
+            (' ', ' ') => plain.push_str("\\u{20}"),
+            (_, c) => plain.push(c),
+        }
+        before = c;
+    }
+    let count = plain.chars().count();
+    if count <= NAMED {
+        return plain;
+    }
+    format!("{} ({count} characters)", clipped(&plain, NAMED))
+}
+
+/// How much of a name is shown.
+const NAMED: usize = 140;
+
+/// What a terminal shows as nothing, as a space, or as something else.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || (c.is_whitespace() && c != ' ')
+        || matches!(c,
+            '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// `text` in at most `width` characters, cut in its middle.
@@ -240,6 +268,28 @@ mod tests {
         assert_eq!(shown("plain"), "plain");
         assert_eq!(shown("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
         assert_eq!(shown("a\u{202e}b"), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn a_name_cannot_draw_a_card_of_its_own() {
+        assert_eq!(named("my notes.txt"), "my notes.txt");
+        assert_eq!(named("a   b"), "a \\u{20}\\u{20}b");
+        for unseen in [
+            '\u{ad}',
+            '\u{3164}',
+            '\u{2800}',
+            '\u{fe0f}',
+            '\u{e0020}',
+            '\u{a0}',
+        ] {
+            assert_eq!(
+                named(&format!("a{unseen}")),
+                format!("a{}", unseen.escape_unicode())
+            );
+        }
+        let long = named(&"a/".repeat(2_000));
+        assert!(long.chars().count() < 170, "{long}");
+        assert!(long.ends_with("(4000 characters)"), "{long}");
     }
 
     #[test]

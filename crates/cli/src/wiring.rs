@@ -15,6 +15,7 @@ use portcullis_server::Telemetry;
 use portcullis_store::Store;
 
 use crate::clock::SystemClock;
+use crate::placed::{Standing, name_of, seen_from};
 use crate::problem::Problem;
 use crate::settings::{HookEvent, HookSetting, Settings};
 
@@ -102,7 +103,7 @@ impl World {
         )
         .keeping_undo_in(data.clone())
         .with_new_modes(settings.new_modes);
-        let mut trust = Vec::new();
+        let (mut trust, mut standing) = (Vec::new(), Vec::new());
         for root in &settings.roots {
             let declared = authority
                 .declare(root.spec.clone(), &root.path, settings.resolver)
@@ -120,20 +121,24 @@ impl World {
                         .hint("Give one grant per subject and root."));
                 }
             }
+            let dir = declared.root().host_path();
+            standing.push((root.spec.id.clone(), dir.to_owned()));
             trust.push(Trust {
                 entry: Arc::clone(declared.entry()),
-                path: declared.root().host_path().to_string_lossy().into_owned(),
+                path: dir.to_string_lossy().into_owned(),
                 identity: declared.root().identity(),
                 declared: root.spec.trusted,
             });
         }
+        store.stands_at(standing.iter().map(|(root, dir)| (root, name_of(dir))));
         let live = Arc::new(LiveRules {
             gate,
             store: store.clone(),
             modes: settings.modes,
-            written: settings.rules.clone(),
+            written: settings.all_rules(),
             keeper,
             trust,
+            standing,
             seen: AtomicU64::new(0),
         });
         live.load()?;
@@ -211,6 +216,7 @@ pub(crate) struct LiveRules {
     written: Vec<Rule>,
     keeper: Arc<Memory>,
     trust: Vec<Trust>,
+    standing: Vec<Standing>,
     seen: AtomicU64,
 }
 
@@ -237,7 +243,8 @@ impl LiveRules {
         // The number first: a change between the two is seen the next time.
         let version = self.store.version()?;
         let mut rules = self.written.clone();
-        rules.extend(self.store.load()?);
+        let stored = self.store.rules()?;
+        rules.extend(stored.iter().flat_map(|one| seen_from(one, &self.standing)));
         rules.extend(self.keeper.not_stored());
         let stored = RuleSet::compile(rules).map_err(Problem::new)?;
         self.gate.replace_rules(Rules {

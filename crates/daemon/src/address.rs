@@ -6,7 +6,9 @@ use http::{HeaderValue, Uri};
 
 /// What stands between a server's own address and its gateway, in n8n's dialect
 /// and in ours.
-const BELOW: &str = "/rest/instance-ai";
+pub(crate) const BELOW: &str = "/rest/instance-ai";
+/// The same, in the seed's dialect.
+pub(crate) const SEED_BELOW: &str = "/instance-ai";
 
 /// The longest address, in bytes.
 const MAX_URL: usize = 2048;
@@ -33,7 +35,7 @@ pub struct Address {
     pub(crate) port: u16,
     /// As it is named in a request.
     pub(crate) authority: HeaderValue,
-    /// What every path begins with.
+    /// What every path begins with, in every dialect.
     pub(crate) prefix: String,
     origin: String,
     shown: String,
@@ -87,14 +89,17 @@ impl Address {
             format!("{named}:{port}")
         };
         let path = uri.path().trim_end_matches('/');
-        let path = path.strip_suffix(BELOW).unwrap_or(path);
+        let mut below = [BELOW, SEED_BELOW].into_iter();
+        let path = below
+            .find_map(|below| path.strip_suffix(below))
+            .unwrap_or(path);
         Ok(Self {
             is_encrypted,
             host,
             port,
             authority: HeaderValue::from_str(&named)
                 .map_err(|_| BadAddress("its host cannot be written in a request"))?,
-            prefix: format!("{path}{BELOW}"),
+            prefix: path.to_owned(),
             origin: format!("{scheme}://{named}"),
             shown: format!("{scheme}://{named}{path}"),
         })
@@ -139,15 +144,12 @@ mod tests {
 
     #[test]
     fn an_address_is_a_host_a_port_and_a_path() {
-        check("http://H:5678", "http://h:5678", "/rest/instance-ai");
-        check("https://h:443/", "https://h", "/rest/instance-ai");
-        check("https://h/n8n/", "https://h", "/n8n/rest/instance-ai");
-        check(
-            "https://h/rest/instance-ai",
-            "https://h",
-            "/rest/instance-ai",
-        );
-        check("http://[::1]:1", "http://[::1]:1", "/rest/instance-ai");
+        check("http://H:5678", "http://h:5678", "");
+        check("https://h:443/", "https://h", "");
+        check("https://h/n8n/", "https://h", "/n8n");
+        check("https://h/rest/instance-ai", "https://h", "");
+        check("https://h/n8n/instance-ai/", "https://h", "/n8n");
+        check("http://[::1]:1", "http://[::1]:1", "");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //!
 //! Only a page asks, so only a browser's words count: the origin it vouches for
 //! has to be the server's own. Whoever else knocks, by another name of this
-//! machine, from another page or without saying from where, gets the same
-//! refusal whatever goes on inside. A person confirms.
+//! machine, from another page, as another user of it or without saying from where, gets the same
+//! refusal whatever goes on inside: also where the person is then asked whether
+//! that page may ask. A person confirms.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,8 +57,13 @@ pub struct Wanted {
 
 /// What goes on behind the door.
 pub trait Porter: Send + Sync {
-    /// Whether pages of this origin may ask at all.
+    /// Whether who connected from there to here is of the user it all runs as:
+    /// another one of this machine can say all that a browser says.
+    fn is_own(&self, from: SocketAddr, to: SocketAddr) -> bool;
+    /// Whether pages of this origin may ask at all, and know that somebody waits.
     fn may_ask(&self, origin: &str) -> bool;
+    /// A page of this origin, which may not, was refused. Never waits.
+    fn knocked(&self, origin: &str);
     /// The origin this machine is lent to.
     fn lent_to(&self) -> Option<String>;
     /// How it is lent, for its server's page.
@@ -88,9 +95,20 @@ pub async fn answer_door(listener: TcpListener, porter: Arc<dyn Porter>) {
 }
 
 async fn converse(stream: TcpStream, port: u16, porter: Arc<dyn Porter>) {
+    let ends = stream.peer_addr().and_then(|from| {
+        let to = stream.local_addr()?;
+        Ok((from, to))
+    });
+    let is_own = ends.is_ok_and(|(from, to)| porter.is_own(from, to));
     let service = service_fn(move |request| {
         let porter = Arc::clone(&porter);
-        async move { Ok::<_, Infallible>(answer(request, port, &*porter).await) }
+        async move {
+            Ok::<_, Infallible>(if is_own {
+                answer(request, port, &*porter).await
+            } else {
+                refusal()
+            })
+        }
     });
     let serving = Builder::new()
         .timer(TokioTimer::new())
@@ -105,7 +123,7 @@ type Answer = Response<Full<Bytes>>;
 
 async fn answer(request: Request<Incoming>, port: u16, porter: &dyn Porter) -> Answer {
     let Some(origin) = vouched(&request, port, porter) else {
-        return plain(StatusCode::FORBIDDEN, &json!({}));
+        return refusal();
     };
     let path = request.uri().path().to_owned();
     let mut answer = match (request.method().clone(), path.as_str()) {
@@ -167,11 +185,14 @@ fn vouched(request: &Request<Incoming>, port: u16, porter: &dyn Porter) -> Optio
     if Address::parse(&origin).ok()?.origin() != origin {
         return None;
     }
-    let may_know = match porter.lent_to() {
-        Some(to) => to == origin,
-        None => porter.may_ask(&origin),
-    };
-    may_know.then_some(origin)
+    match porter.lent_to() {
+        Some(to) => (to == origin).then_some(origin),
+        None if porter.may_ask(&origin) => Some(origin),
+        None => {
+            porter.knocked(&origin);
+            None
+        }
+    }
 }
 
 /// A page of another origin can send a form unasked, but no JSON.
@@ -223,6 +244,11 @@ async fn connect(request: Request<Incoming>, origin: &str, porter: &dyn Porter) 
         Ok(Ok(true)) => plain(StatusCode::OK, &json!({"status": "connected"})),
         Ok(Ok(false) | Err(_)) | Err(_) => refused(StatusCode::FORBIDDEN, "the person said no"),
     }
+}
+
+/// What everybody is told who may know nothing.
+fn refusal() -> Answer {
+    plain(StatusCode::FORBIDDEN, &json!({}))
 }
 
 fn plain(status: StatusCode, body: &Value) -> Answer {

@@ -2,6 +2,7 @@
 //! answer. Connections are used again while they last.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,15 +13,18 @@ use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
-use portcullis_link::INIT_KEY_HEADER;
+use portcullis_link::{INIT_KEY_HEADER, INSTANCE_HEADER};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::address::{BELOW, SEED_BELOW};
 use crate::route::Route;
+use crate::seed;
 
 /// How long an exchange may take, from the connection to the end of the answer.
 const EXCHANGE_PATIENCE: Duration = Duration::from_secs(20);
-/// The most that is read of an answer: none has more than a few hundred bytes.
+/// The most that is read of an answer: but for a look for events, none has more
+/// than a few hundred bytes.
 const MAX_ANSWER: usize = 256 * 1024;
 /// The largest head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
@@ -29,6 +33,7 @@ const MAX_KEPT: usize = 8;
 
 const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 const KEY: HeaderName = HeaderName::from_static(INIT_KEY_HEADER);
+const INSTANCE: HeaderName = HeaderName::from_static(INSTANCE_HEADER);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) body: Option<Bytes>,
     /// `Last-Event-ID`, where a stream goes on.
     pub(crate) after: Option<u64>,
+    /// The most that is read of its answer.
+    pub(crate) most: usize,
 }
 
 impl<'a> Ask<'a> {
@@ -73,6 +80,7 @@ impl<'a> Ask<'a> {
             path,
             body: Some(body),
             after: None,
+            most: MAX_ANSWER,
         }
     }
 
@@ -82,6 +90,7 @@ impl<'a> Ask<'a> {
             path,
             body: None,
             after: None,
+            most: MAX_ANSWER,
         }
     }
 }
@@ -111,6 +120,10 @@ impl Streaming {
 pub(crate) struct Http {
     route: Route,
     key: Mutex<HeaderValue>,
+    /// Said to a server of ours with every request.
+    instance: Mutex<Option<HeaderValue>>,
+    /// Whether the seed's paths are meant.
+    is_seed: AtomicBool,
     kept: Mutex<Vec<Kept>>,
 }
 
@@ -119,6 +132,8 @@ impl Http {
         Self {
             route,
             key: Mutex::new(key),
+            instance: Mutex::default(),
+            is_seed: AtomicBool::new(false),
             kept: Mutex::default(),
         }
     }
@@ -127,6 +142,22 @@ impl Http {
     pub(crate) fn use_key(&self, mut key: HeaderValue) {
         key.set_sensitive(true);
         *self.key.lock().unwrap_or_else(PoisonError::into_inner) = key;
+    }
+
+    /// From now on, says which daemon it is, or does not any more.
+    pub(crate) fn use_instance(&self, instance: Option<HeaderValue>) {
+        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance;
+    }
+
+    /// From now on, the seed's paths are meant.
+    pub(crate) fn speak_seed(&self) {
+        self.is_seed.store(true, Ordering::Release);
+    }
+
+    /// `path` with the key in its query: the seed's events alone.
+    pub(crate) fn keyed(&self, path: &str) -> String {
+        let key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        seed::with_key(path, key.as_bytes())
     }
 
     /// Sends a request and reads its answer whole.
@@ -139,10 +170,13 @@ impl Http {
         ask: &Ask<'_>,
         patience: Duration,
     ) -> Result<(StatusCode, Bytes), Trouble> {
-        match timeout(patience, self.exchange(ask)).await {
-            Ok(answered) => answered,
-            Err(_) => Err(Trouble::Silent),
-        }
+        let answered = timeout(patience, self.exchange(ask)).await;
+        answered.unwrap_or_else(|_| {
+            // What swallowed this one may swallow the next: a connection that
+            // looks open and leads nowhere is not tried again.
+            self.kept().clear();
+            Err(Trouble::Silent)
+        })
     }
 
     /// Opens a stream. One that is refused comes back with its status alone.
@@ -178,24 +212,25 @@ impl Http {
             // One that the server has closed meanwhile says nothing about it. What
             // is sent twice is done once: a call is replied to by its id.
             if let Ok(reply) = sent {
-                return self.answer(kept, reply).await;
+                return self.answer(kept, reply, ask.most).await;
             }
         }
         let mut fresh = self.connect().await?;
         let sent = fresh.sender.send_request(self.request(ask)?).await;
         let reply = sent.map_err(|error| no_http(&error))?;
-        self.answer(fresh, reply).await
+        self.answer(fresh, reply, ask.most).await
     }
 
     async fn answer(
         &self,
         kept: Kept,
         reply: http::Response<Incoming>,
+        most: usize,
     ) -> Result<(StatusCode, Bytes), Trouble> {
         let (head, body) = reply.into_parts();
         // The status has said what became of the request. An answer that is too
         // long, or breaks off, costs its connection.
-        let answer = Limited::new(body, MAX_ANSWER).collect().await;
+        let answer = Limited::new(body, most).collect().await;
         let answer = answer.map(Collected::to_bytes);
         if answer.is_ok() {
             let mut idle = self.kept();
@@ -207,7 +242,12 @@ impl Http {
     }
 
     fn request(&self, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>, Trouble> {
-        let target = self.route.target(ask.path);
+        let below = if self.is_seed.load(Ordering::Acquire) {
+            SEED_BELOW
+        } else {
+            BELOW
+        };
+        let target = self.route.target(below, ask.path);
         let target = target.map_err(|error| Trouble::Unreachable(error.to_string()))?;
         let mut request = Request::new(Full::new(ask.body.clone().unwrap_or_default()));
         *request.method_mut() = ask.method.clone();
@@ -216,6 +256,10 @@ impl Http {
         let headers = request.headers_mut();
         headers.insert(HOST, self.route.address.authority.clone());
         headers.insert(KEY, key.clone());
+        let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(instance) = &*instance {
+            headers.insert(INSTANCE, instance.clone());
+        }
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         if ask.body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -13,23 +13,29 @@
 )]
 
 mod address;
+mod age;
 mod answers;
 mod calls;
 mod door;
 mod http;
+mod in_time;
 mod lend;
 mod listen;
 mod outbox;
 mod pace;
 mod proxy;
 mod result;
+mod room;
 mod route;
+mod seed;
+mod shipped;
 mod surface;
 mod trust;
+mod wanted;
 
 pub use address::{Address, BadAddress};
 pub use door::{Porter, Wanted, answer_door};
-pub use lend::{Ended, Lending, lend};
+pub use lend::{Ended, Lending, Speaking, lend, lend_by};
 pub use proxy::{BadProxy, Proxies};
 pub use route::{Dial, Dialling, Route};
 pub use surface::{Asking, Errands, Surface};
@@ -65,6 +71,9 @@ pub enum Status<'a> {
         /// How long it took.
         took: Duration,
     },
+    /// The daemon of that host, as the server tells it, stood for this machine
+    /// before and was let go.
+    TookOver(&'a str),
     /// Something came that has no effect, in words of our own.
     Ignored(&'a str),
 }

@@ -5,16 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use portcullis_gate::Clock;
 use portcullis_link::{Event, Frame, Frames, Wrapped, bounds, paths};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::age::{self, Age};
 use crate::calls::Calls;
 use crate::http::{Ask, Http, Streaming};
 
 /// What stays of a look's patience for the way there and back.
 const POLL_MARGIN: Duration = Duration::from_secs(10);
+/// The most that is read of what a look brings: events as large as a stream's,
+/// and what is around them.
+const MAX_LOOK: usize = bounds::MAX_MESSAGE + 64 * 1024;
+/// How long it takes from one look to the next at least, where the first brought
+/// something and where it did not.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Why nothing more is heard.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,10 +46,17 @@ pub(crate) struct Heard {
     pub(crate) last: Option<u64>,
     /// Whether this stream brought anything.
     pub(crate) anything: bool,
+    /// Whether it brought a call.
+    pub(crate) call: bool,
 }
 
-/// Hears a stream to its end.
-pub(crate) async fn listen(mut stream: Streaming, calls: &Arc<Calls>, heard: &mut Heard) -> Over {
+/// Hears a stream to its end, which was asked for when `age` began.
+pub(crate) async fn listen(
+    mut stream: Streaming,
+    calls: &Arc<Calls>,
+    heard: &mut Heard,
+    (clock, mut age): (&dyn Clock, Age),
+) -> Over {
     let mut frames = Frames::default();
     heard.anything = false;
     loop {
@@ -51,6 +66,12 @@ pub(crate) async fn listen(mut stream: Streaming, calls: &Arc<Calls>, heard: &mu
             Err(_) if heard.anything => return Over::Broken("the stream fell silent"),
             Err(_) => return Over::Mute,
         };
+        let Some(late) = age.heard(clock.now_ms()) else {
+            // Who sent it may have given it up long ago; what still counts is sent
+            // again, or told to be too late, where it is asked for anew.
+            return Over::Broken("what came may be too old");
+        };
+        let at = Instant::now();
         heard.anything = true;
         let mut came = Vec::new();
         let taken = frames.take(&bytes, |frame| came.push(frame));
@@ -59,9 +80,11 @@ pub(crate) async fn listen(mut stream: Streaming, calls: &Arc<Calls>, heard: &mu
                 Frame::Comment => {}
                 Frame::Event { id, data } => {
                     heard.last = id.or(heard.last);
-                    match serde_json::from_str(&data) {
+                    match serde_json::from_str::<Event>(&data) {
                         Ok(event) => {
-                            if let Some(over) = take(calls, event) {
+                            heard.call |= matches!(event, Event::FilesystemRequest(_));
+                            let when = age::Heard { at, late };
+                            if let Some(over) = take(calls, event, when).await {
                                 return over;
                             }
                         }
@@ -78,9 +101,12 @@ pub(crate) async fn listen(mut stream: Streaming, calls: &Arc<Calls>, heard: &mu
 }
 
 /// Takes one event in; why nothing more is heard, where it says so.
-fn take(calls: &Arc<Calls>, event: Event) -> Option<Over> {
+async fn take(calls: &Arc<Calls>, event: Event, when: age::Heard) -> Option<Over> {
     match event {
-        Event::FilesystemRequest(request) => calls.take(request),
+        Event::FilesystemRequest(request) => {
+            let place = calls.place().await?;
+            calls.take(request, when, place);
+        }
         Event::Cancel { request_id } if calls.is_ours() => calls.cancel(&request_id),
         Event::Replaced { by } if calls.is_ours() => return Some(Over::Replaced(by)),
         Event::GatewayDisconnect => return Some(Over::Disconnected),
@@ -99,18 +125,25 @@ struct Looked {
 
 #[derive(Deserialize)]
 struct Numbered {
-    id: u64,
+    /// What is no call has none.
+    id: Option<u64>,
     event: Value,
 }
 
 /// Looks for events until the server does not answer any more.
-pub(crate) async fn poll(http: &Http, calls: &Arc<Calls>, heard: &mut Heard) -> Over {
+pub(crate) async fn poll(
+    http: &Http,
+    calls: &Arc<Calls>,
+    heard: &mut Heard,
+    clock: &dyn Clock,
+) -> Over {
     heard.anything = false;
     loop {
         let path = format!("{}?after={}", paths::POLL, heard.last.unwrap_or(0));
-        let answer = http
-            .send_within(&Ask::get(&path), bounds::POLL + POLL_MARGIN)
-            .await;
+        let mut ask = Ask::get(&path);
+        ask.most = MAX_LOOK;
+        let (began, mut age) = (Instant::now(), Age::since(clock.now_ms()));
+        let answer = http.send_within(&ask, bounds::POLL + POLL_MARGIN).await;
         let body = match answer {
             Ok((StatusCode::OK, body)) => body,
             Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
@@ -118,20 +151,28 @@ pub(crate) async fn poll(http: &Http, calls: &Arc<Calls>, heard: &mut Heard) -> 
             }
             Ok(_) | Err(_) => return Over::Broken("the server does not answer"),
         };
+        if age.heard(clock.now_ms()).is_none() {
+            // The machine slept on it: another look brings what still counts.
+            continue;
+        }
+        let when = age::Heard::now();
         let Ok(looked) = serde_json::from_slice::<Wrapped<Looked>>(&body) else {
             return Over::Broken("the server's events cannot be read");
         };
         heard.anything = true;
+        let brought = !looked.data.events.is_empty();
         for one in looked.data.events {
-            heard.last = Some(one.id);
+            heard.last = one.id.or(heard.last);
             match serde_json::from_value(one.event) {
                 Ok(event) => {
-                    if let Some(over) = take(calls, event) {
+                    if let Some(over) = take(calls, event, when).await {
                         return over;
                     }
                 }
                 Err(_) => calls.ignore("an event that is none"),
             }
         }
+        let (after_some, after_none) = PAUSE;
+        sleep_until(began + if brought { after_some } else { after_none }).await;
     }
 }

@@ -69,8 +69,10 @@ impl Outbox {
         );
         self.order.push_back(name.to_owned());
         while self.order.len() > MAX_NAMES {
-            if let Some(oldest) = self.order.pop_front() {
-                self.calls.remove(&oldest);
+            let oldest = self.order.pop_front();
+            let gone = oldest.and_then(|oldest| self.calls.remove(&oldest));
+            if let Some(reply) = gone.and_then(|entry| entry.reply) {
+                self.bytes -= reply.len();
             }
         }
         Known::New

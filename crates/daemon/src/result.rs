@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use portcullis_gate::Warrant;
 use portcullis_link::{Chunk, Reply, bounds, chunks};
-use portcullis_proto::{Failure, Reason, RequestId, ToolReply};
-use serde::Serialize;
+use portcullis_proto::{Category, ErrorKind, Failure, Reason, RequestId, ToolReply};
+use serde::{Deserialize, Serialize};
 
 /// What stays free of a body's limit, for what the server puts around it.
 const MARGIN: usize = 64 * 1024;
@@ -55,6 +55,28 @@ fn written(reply: &ToolReply, warrant: Option<&Warrant>) -> String {
     }
     body.push_str("}}");
     body
+}
+
+/// Whether a reply is a refusal: what policy denied, what cannot be meant, and
+/// what is too much. Not what was tried and failed: nothing there, a conflict, a
+/// deadline.
+pub(crate) fn is_refusal(reply: &ToolReply) -> bool {
+    #[derive(Deserialize)]
+    struct Told {
+        category: Category,
+        reason: String,
+        #[serde(rename = "errorKind")]
+        kind: String,
+    }
+    if !reply.is_error {
+        return false;
+    }
+    let Ok(told) = serde_json::from_str::<Told>(reply.structured.get()) else {
+        return true;
+    };
+    told.category == Category::Policy
+        || told.kind == ErrorKind::ParseError.as_str()
+        || told.reason == Reason::Overload.as_str()
 }
 
 /// The body of a reply that is no result of a tool.
@@ -112,6 +134,24 @@ mod tests {
         let body: Value = serde_json::from_slice(&super::body(&failed, None)).unwrap();
         assert_eq!(body["result"]["isError"], true);
         assert_eq!(body["result"]["structuredContent"]["reason"], "cancelled");
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_what_was_tried_and_failed() {
+        for (reason, want) in [
+            (Reason::UnknownTool, true),
+            (Reason::BadArguments, true),
+            (Reason::Escape, true),
+            (Reason::ApprovalDenied, true),
+            (Reason::Overload, true),
+            (Reason::NotFound, false),
+            (Reason::VersionMismatch, false),
+            (Reason::Deadline, false),
+        ] {
+            let reply = ToolReply::failed(&reason.into());
+            assert_eq!(is_refusal(&reply), want, "{reason}");
+        }
+        assert!(!is_refusal(&reply("a")));
     }
 
     #[test]

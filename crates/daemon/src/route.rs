@@ -87,11 +87,11 @@ impl Route {
 
     /// What is written where a request names what it wants. A proxy that reads
     /// requests has to be told whose it is.
-    pub(crate) fn target(&self, path: &str) -> Result<Uri, http::uri::InvalidUri> {
+    pub(crate) fn target(&self, below: &str, path: &str) -> Result<Uri, http::uri::InvalidUri> {
         let Address { prefix, .. } = &self.address;
         match (&self.proxy, &self.tls) {
-            (Some(_), None) => format!("{}{prefix}{path}", self.address.origin()).parse(),
-            (Some(_), Some(_)) | (None, _) => format!("{prefix}{path}").parse(),
+            (Some(_), None) => format!("{}{prefix}{below}{path}", self.address.origin()).parse(),
+            (Some(_), Some(_)) | (None, _) => format!("{prefix}{below}{path}").parse(),
         }
     }
 

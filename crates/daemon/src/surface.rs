@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_gate::{Approver, Caller};
-use portcullis_link::{Annotations, Category, Init, Ours, Tool, is_tool_name};
+use portcullis_link::{Annotations, Category, Files, Init, Ours, Tool, is_tool_name};
 use portcullis_proto::{ConversationId, Group, Principal, RunId, SessionId, Subject, ToolSpec};
+use portcullis_tools::Workspace;
 
 /// The longest name of a conversation or a run that a server may give.
 const MAX_NAME: usize = 128;
@@ -32,7 +33,9 @@ impl Surface {
         self.tools.iter().any(|tool| tool.name == name)
     }
 
-    pub(crate) fn init(&self) -> Init {
+    /// What is said first, of a machine with these workspaces. `instance` names
+    /// what remembers the calls.
+    pub(crate) fn init(&self, instance: &str, workspaces: &[Workspace]) -> Init {
         let is_on = |group: Group| self.tools.iter().any(|tool| tool.group == group);
         let category = |name: &str, enabled: bool| Category {
             name: name.to_owned(),
@@ -62,6 +65,16 @@ impl Surface {
                 protocol: Ours::PROTOCOL,
                 machine: self.machine.clone(),
                 version: Some(self.version.clone()),
+                instance: Some(instance.to_owned()),
+                files: workspaces
+                    .iter()
+                    .find(|workspace| workspace.primary)
+                    .map(|workspace| Files {
+                        operations: Files::OPERATIONS,
+                        root: workspace.root.as_str().to_owned(),
+                        kind: workspace.kind.as_str().to_owned(),
+                        trusted: workspace.trusted,
+                    }),
             }),
         }
     }

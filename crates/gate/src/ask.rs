@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule, triggers};
-use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason};
+use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason, Verb};
 
 use crate::approve::{Answered, Reply};
 use crate::attempt::Attempt;
@@ -81,7 +81,9 @@ impl Attempt {
         // would be a yes to its bytes, which nobody was asked about.
         let only_looks = asking.class == Some(Class::Secret)
             && matches!(facts.verb.access(), Access::Metadata | Access::List);
-        let keeps_a_yes = asking.remembered != Remembered::Never && !only_looks;
+        // One about what an archive is made of would be a yes to changing all of it.
+        let packs = facts.verb == Verb::Archive;
+        let keeps_a_yes = asking.remembered != Remembered::Never && !only_looks && !packs;
         Decision::ALL
             .into_iter()
             .filter(|decision| match decision {

@@ -100,6 +100,8 @@ pub struct Caller {
     pub by_grant_alone: bool,
     /// What the client called its request, for the audit.
     pub(crate) called: Option<Arc<str>>,
+    /// The name under which it can ask for the same call again.
+    named: Option<Arc<str>>,
     pub(crate) trace: Option<Trace>,
     pub(crate) trail: Option<Arc<Mutex<Option<Warrant>>>>,
     brought: Arc<Mutex<Option<Brought>>>,
@@ -125,6 +127,7 @@ impl Caller {
             progress: None,
             by_grant_alone: false,
             called: None,
+            named: None,
             trace: None,
             trail: None,
             brought: Arc::default(),
@@ -159,6 +162,20 @@ impl Caller {
     pub fn called(mut self, name: Arc<str>) -> Self {
         self.called = Some(name);
         self
+    }
+
+    /// Under a name by which it asks for the same call again: where the far end
+    /// of a link is concerned, it is made once. The surface has seen to it that
+    /// the name is short and plain; it is the principal's own.
+    #[must_use]
+    pub fn naming(mut self, name: Arc<str>) -> Self {
+        self.named = Some(name);
+        self
+    }
+
+    /// The name under which it asks for the same call again.
+    pub fn call_name(&self) -> Option<&str> {
+        self.named.as_deref()
     }
 
     /// As part of a request that is traced.

@@ -2,7 +2,7 @@
 
 use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule, triggers};
 use portcullis_proto::{
-    ConversationId, Digest, Facts, Principal, QuestionId, RelPath, RunId, Subject,
+    Access, ConversationId, Digest, Facts, Group, Principal, QuestionId, RelPath, RunId, Subject,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -212,10 +212,16 @@ pub(crate) fn lasting_rules(
 ) -> impl Iterator<Item = Rule> {
     facts.resources.iter().map(move |resource| Rule {
         effect,
-        group: facts.group(),
+        group: match (effect, resource.access) {
+            // What is only read on the way is judged as a read, and so it is
+            // remembered: nobody was asked to let it be changed.
+            (Effect::Allow, Access::Read | Access::List) => Group::FilesystemRead,
+            (Effect::Allow | Effect::Deny, _) => facts.group(),
+        },
         root: Some(resource.root.clone()),
         pattern: PatternSet::exact(&resource.path),
         covers_protected,
+        exact_path: covers_protected,
         source: format!("answer:{question}").into(),
     })
 }

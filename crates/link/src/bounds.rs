@@ -13,6 +13,8 @@ pub const MAX_TOOLS: usize = 256;
 pub const MAX_KEY: usize = 256;
 /// The longest request id.
 pub const MAX_REQUEST_ID: usize = 64;
+/// The longest name a daemon gives itself.
+pub const MAX_INSTANCE: usize = 64;
 /// The longest name of a machine, and of a host.
 pub const MAX_NAME: usize = 128;
 /// The longest path of a root.
@@ -22,8 +24,12 @@ pub const MAX_TREE: usize = 10_000;
 
 /// How many calls may wait for one machine.
 pub const MAX_PENDING: usize = 64;
+/// Bytes of what is asked in the calls that may wait for one machine.
+pub const MAX_PENDING_BYTES: usize = 4 * MAX_MESSAGE;
 /// How many events may wait for a stream that is read slowly.
 pub const MAX_QUEUED: usize = 128;
+/// Bytes of the events that may.
+pub const MAX_QUEUED_BYTES: usize = MAX_PENDING_BYTES;
 /// How many machines one person may have paired.
 pub const MAX_MACHINES: usize = 32;
 /// How many links one server holds.

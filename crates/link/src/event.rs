@@ -34,7 +34,7 @@ pub struct Request {
     /// The tool to call: n8n's dialect and ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<Far>,
-    /// The operation to do: the seed's dialect.
+    /// The operation to do: the seed's dialect, and ours for what is no tool.
     #[serde(flatten)]
     pub operation: Option<Operation>,
     /// What only our own server says.
@@ -52,7 +52,7 @@ pub struct Far {
     pub arguments: Value,
 }
 
-/// An operation of the seed's dialect: `read-file` or `search-files`.
+/// An operation: the seed's `read-file` and `search-files`, or one of ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     /// Which.
@@ -97,10 +97,14 @@ mod tests {
             "requestId": "gw_3", "toolCall": {"name": "read_file", "arguments": {}},
             "portcullis": {"deadlineMs": 59_000, "run": "r"},
         }});
+        let operation = json!({"type": "filesystem-request", "payload": {
+            "requestId": "gw_4", "operation": "file", "args": {"stat": {"path": "a"}},
+            "portcullis": {"deadlineMs": 59_000},
+        }});
         let cancel = json!({"type": "cancel", "payload": {"requestId": "gw_3"}});
         let replaced = json!({"type": "replaced", "payload": {"by": "ada@desk"}});
         let end = json!({"type": "gateway-disconnect"});
-        for event in [shipped, seed, ours, cancel, replaced, end] {
+        for event in [shipped, seed, ours, operation, cancel, replaced, end] {
             let read: Event = serde_json::from_value(event.clone()).unwrap();
             assert_eq!(serde_json::to_value(&read).unwrap(), event);
         }

@@ -83,6 +83,30 @@ pub struct Ours {
     /// The version of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// What remembers the calls it was sent: another one has done none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Its files, where they can be asked for beside its tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
+}
+
+/// The files a machine of ours lends: asked for as operations of our own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// The newest operations it knows: 1.
+    pub operations: u32,
+    /// What its root is called.
+    pub root: String,
+    /// What kind of root that is.
+    pub kind: String,
+    /// Whether it may be changed.
+    pub trusted: bool,
+}
+
+impl Files {
+    /// The operations this program knows.
+    pub const OPERATIONS: u32 = 1;
 }
 
 impl Ours {
@@ -116,6 +140,9 @@ pub struct OursAccepted {
     pub machine_id: String,
     /// How often the stream says that it is alive.
     pub ping_seconds: u64,
+    /// The host of the daemon whose place this one took, which is told so too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<String>,
 }
 
 /// What a daemon of the seed's dialect sends first.

@@ -23,9 +23,9 @@ pub use chunks::{BadChunk, Chunk, Gathered, chunks};
 pub use dialect::Dialect;
 pub use event::{Addition, Event, Far, Operation, Request};
 pub use init::{
-    Accepted, Annotations, Category, Created, Init, Ours, OursAccepted, SeedInit, Status, Tool,
-    TreeEntry,
+    Accepted, Annotations, Category, Created, Files, Init, Ours, OursAccepted, SeedInit, Status,
+    Tool, TreeEntry,
 };
-pub use names::{INIT_KEY_HEADER, is_tool_name, paths};
-pub use reply::{Confirmation, Progress, Reply, SeedReply, Wrapped};
+pub use names::{INIT_KEY_HEADER, INSTANCE_HEADER, is_tool_name, paths};
+pub use reply::{Confirmation, Progress, Received, Reply, SeedReply, Wrapped};
 pub use sse::{Frame, Frames, Oversized, event_frame, ping_frame};

@@ -3,6 +3,9 @@
 /// The header a gateway key stands in.
 pub const INIT_KEY_HEADER: &str = "x-gateway-key";
 
+/// The header in which a daemon of ours says which it is, as its init did.
+pub const INSTANCE_HEADER: &str = "x-portcullis-instance";
+
 /// Where things are, below `/instance-ai` and `/rest/instance-ai`.
 pub mod paths {
     /// Where a machine says what it offers.

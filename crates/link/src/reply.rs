@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::Chunk;
 
@@ -16,6 +17,20 @@ pub struct Reply {
     pub error: Option<String>,
     /// A piece of either. Ours only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Chunk>,
+}
+
+/// The same as it is read: the result where it stands, not taken apart yet.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Received<'a> {
+    /// What the tool returned, as MCP spells it.
+    #[serde(default, borrow)]
+    pub result: Option<&'a RawValue>,
+    /// Why there is no result.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// A piece of either. Ours only.
+    #[serde(default)]
     pub chunk: Option<Chunk>,
 }
 

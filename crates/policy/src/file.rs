@@ -144,6 +144,7 @@ fn parse_rule(
         root: written.root,
         pattern: written.pattern,
         covers_protected: written.covers_protected,
+        exact_path: false,
         source: source.into(),
     })
 }

@@ -93,6 +93,24 @@ impl PatternSet {
         format!("/{}", globset::escape(path.as_str()).replace('\\', "\\\\"))
     }
 
+    /// The path that [`Self::exact`] made `pattern` of; nothing for any other.
+    pub fn exactly(pattern: &str) -> Option<RelPath> {
+        let mut path = String::with_capacity(pattern.len());
+        let mut rest = pattern.strip_prefix('/')?.chars();
+        while let Some(next) = rest.next() {
+            path.push(match next {
+                '[' => {
+                    let meant = rest.next()?;
+                    (rest.next()? == ']').then_some(meant)?
+                }
+                '\\' => rest.next()?,
+                plain => plain,
+            });
+        }
+        let path = RelPath::parse(&path).ok()?;
+        (Self::exact(&path) == pattern).then_some(path)
+    }
+
     /// Whether there is no pattern at all.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
@@ -237,6 +255,19 @@ mod tests {
         for odd in ["a\\b", "a\\", "\\*"] {
             let path = RelPath::parse(odd).unwrap();
             check(&PatternSet::exact(&path), &[odd], &["ab", "a", "x"]);
+        }
+    }
+
+    #[test]
+    fn an_exact_pattern_tells_its_path_and_no_other_does() {
+        for path in ["a[b]*{c}/d?.txt", "a\\b", "a\\", "\\*", "plain/x", "", "é"] {
+            let path = RelPath::parse(path).unwrap();
+            assert_eq!(PatternSet::exactly(&PatternSet::exact(&path)), Some(path));
+        }
+        for other in [
+            "a", "*.pem", "/src/**", "/[ab]", "/a\\b", "/[", "/a/../b", "",
+        ] {
+            assert_eq!(PatternSet::exactly(other), None, "{other}");
         }
     }
 

@@ -76,6 +76,8 @@ pub struct Rule {
     /// Whether it speaks for protected classes too: only rules about one exact
     /// path do.
     pub covers_protected: bool,
+    /// Whether a yes is about the very path, and about nothing below it.
+    pub exact_path: bool,
     /// Its place, for people: `settings.json:12`, `answer q_…`.
     pub source: Arc<str>,
 }
@@ -132,7 +134,7 @@ impl RuleSet {
                 && (rule.group == group
                     || (group == Group::FilesystemWrite && rule.group == Group::FilesystemRead))
         };
-        self.first(root, wanted, |pattern| {
+        self.first(root, wanted, |_, pattern| {
             pattern.covers(path) || (takes_directory && pattern.holds_below(path))
         })
     }
@@ -149,17 +151,20 @@ impl RuleSet {
         let wanted = |rule: &Rule| {
             rule.effect == Effect::Allow
                 && rule.group == group
-                && (class.is_none()
-                    || (rule.covers_protected && rule.pattern == PatternSet::exact(path)))
+                && (class.is_none() || rule.covers_protected)
         };
-        self.first(root, wanted, |pattern| pattern.covers(path))
+        self.first(root, wanted, |rule, pattern| {
+            let is_exact = || rule.pattern == PatternSet::exact(path);
+            let takes_exact = class.is_some() || rule.exact_path;
+            pattern.covers(path) && (!takes_exact || is_exact())
+        })
     }
 
     fn first(
         &self,
         root: &RootId,
         wanted: impl Fn(&Rule) -> bool,
-        matches: impl Fn(&PatternSet) -> bool,
+        matches: impl Fn(&Rule, &PatternSet) -> bool,
     ) -> Option<&Rule> {
         self.rules
             .iter()
@@ -167,7 +172,7 @@ impl RuleSet {
             .find(|(rule, pattern)| {
                 rule.root.as_ref().is_none_or(|named| named == root)
                     && wanted(rule)
-                    && matches(pattern)
+                    && matches(rule, pattern)
             })
             .map(|(rule, _)| rule)
     }

@@ -90,6 +90,7 @@ fn rule(effect: Effect, group: Group, pattern: &str) -> Rule {
         root: None,
         pattern: pattern.into(),
         covers_protected: false,
+        exact_path: false,
         source: "t".into(),
     }
 }
@@ -185,6 +186,19 @@ fn a_protected_path_is_settled_only_by_a_rule_for_that_very_path() {
     );
     case.stored[0].pattern = PatternSet::exact(&RelPath::parse("app/.env").unwrap());
     check(&case, Verb::Read, "app/.env", Short::Allow("t".into()));
+}
+
+#[test]
+fn a_yes_to_the_very_path_covers_nothing_below_it() {
+    let mut case = Case::new();
+    case.modes = Modes::all(Mode::Ask);
+    case.stored = vec![rule(Effect::Allow, Group::FilesystemWrite, "/src")];
+    case.stored[0].exact_path = true;
+    let asks = || Short::Ask("mode:filesystemWrite=ask".into());
+    check(&case, Verb::Write, "src", Short::Allow("t".into()));
+    check(&case, Verb::Write, "src/x", asks());
+    case.stored[0].exact_path = false;
+    check(&case, Verb::Write, "src/x", Short::Allow("t".into()));
 }
 
 #[test]
@@ -377,6 +391,7 @@ fn pattern() -> impl Strategy<Value = String> {
 fn any_rule() -> impl Strategy<Value = Rule> {
     (pattern(), prop::bool::ANY, prop::bool::ANY).prop_map(|(pattern, deny, covers)| Rule {
         covers_protected: covers,
+        exact_path: false,
         ..rule(
             if deny { Effect::Deny } else { Effect::Allow },
             Group::FilesystemRead,

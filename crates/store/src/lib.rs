@@ -33,7 +33,8 @@ pub use accounts::{
 pub use approver::DurableApprover;
 pub use error::{StoreError, Trouble};
 pub use links::{
-    Lent, LinkKey, LinkKeyKind, LinkedMachine, Paired, Pairing, WaitingCall, machine_name,
+    BegunCall, CallName, CallReply, KeptCall, KeptState, Lent, LinkKey, LinkKeyKind, LinkedMachine,
+    NewCall, Paired, Pairing, WaitingCall, Wider, machine_name,
 };
 pub use parked::ParkedApprover;
 pub use questions::{Said, Stage};

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use crate::db::Lasting;
 use crate::error::{StoreError, Trouble};
 use crate::rules::keep_in;
-use crate::store::{Store, ms};
+use crate::store::{Places, Store, ms};
 
 /// How many questions are kept, settled ones included.
 const MAX_QUESTIONS: i64 = 100_000;
@@ -73,6 +73,7 @@ impl Store {
                 "The question is too large to be stored.",
             ));
         }
+        let places = self.places_of(question)?;
         let offered: Vec<&str> = question.offered.iter().map(|d| d.as_str()).collect();
         // It need not outlast a power cut: neither does whoever asks.
         self.write(Lasting::System, |tx| {
@@ -85,8 +86,9 @@ impl Store {
             .execute(params![question.id.as_str(), ms(question.asked_at)])?;
             let new = tx
                 .prepare_cached(
-                    "INSERT OR IGNORE INTO questions (id, state, digest, body, offered, deadline, owner)
-                     VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT OR IGNORE INTO questions
+                     (id, state, digest, body, offered, deadline, owner, places)
+                     VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6, ?7)",
                 )?
                 .execute(params![
                     question.id.as_str(),
@@ -94,13 +96,25 @@ impl Store {
                     body,
                     offered.join(" "),
                     ms(question.deadline),
-                    owner
+                    owner,
+                    places
                 ])?;
             if new == 0 {
                 return Err(StoreError::invalid("The question is being asked already."));
             }
             Ok(())
         })
+    }
+
+    /// Where the roots of a question begin, for whoever answers it: as JSON.
+    fn places_of(&self, question: &Question) -> Result<String, StoreError> {
+        let known = self.places();
+        let roots = question.facts.resources.iter();
+        let placed: Places = roots
+            .filter_map(|resource| known?.get_key_value(resource.root.as_str()))
+            .map(|(root, place)| (root.clone(), place.clone()))
+            .collect();
+        serde_json::to_string(&placed).map_err(StoreError::io)
     }
 
     /// Questions that wait for an answer, oldest first.
@@ -296,13 +310,21 @@ fn answer_in(
     if answer.by.len() > MAX_BY {
         return Err(StoreError::invalid("The name of who answers is too long."));
     }
-    let found: Option<(String, i64, String, String)> = tx
-        .prepare_cached("SELECT state, deadline, offered, body FROM questions WHERE id = ?1")?
+    let found: Option<(String, i64, String, String, String)> = tx
+        .prepare_cached(
+            "SELECT state, deadline, offered, body, places FROM questions WHERE id = ?1",
+        )?
         .query_row([id.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+            ))
         })
         .optional()?;
-    let Some((state, deadline, offered, body)) = found else {
+    let Some((state, deadline, offered, body, places)) = found else {
         return Ok(Said::Unknown);
     };
     match state.as_str() {
@@ -324,8 +346,9 @@ fn answer_in(
         answer.decision,
         Decision::AlwaysAllow | Decision::AlwaysDeny
     ) {
+        let places: Places = serde_json::from_str(&places).map_err(StoreError::damaged)?;
         for rule in parsed(&body)?.rules_of(answer) {
-            keep_in(tx, &rule)?;
+            keep_in(tx, &rule, Some(&places))?;
         }
     }
     let number: i64 = tx

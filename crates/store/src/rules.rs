@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use crate::db::Lasting;
 use crate::error::{StoreError, Trouble};
-use crate::store::Store;
+use crate::store::{Places, Store};
 
 /// How many rules there may be: each costs a glob at every start.
 const MAX_RULES: i64 = 10_000;
@@ -43,6 +43,8 @@ pub struct StoredRule {
     pub id: RuleId,
     /// The rule, as it was said.
     pub rule: Rule,
+    /// The directory its root was when it was said; any, where none is named.
+    pub place: Option<String>,
     /// When it was stored, in seconds since 1970: for people, nothing rests on it.
     pub kept_at: i64,
 }
@@ -51,14 +53,15 @@ impl Store {
     /// Stores `rule`; it is on the disk when this returns. A rule that says the
     /// same as one that is stored already is that rule.
     pub fn keep_rule(&self, rule: &Rule) -> Result<RuleId, StoreError> {
-        self.write(Lasting::Disk, |tx| keep_in(tx, rule))
+        let places = self.places();
+        self.write(Lasting::Disk, |tx| keep_in(tx, rule, places))
     }
 
     /// Every stored rule with its name, oldest first.
     pub fn rules(&self) -> Result<Vec<StoredRule>, StoreError> {
         self.read(|conn| {
             let mut statement = conn.prepare_cached(
-                "SELECT id, effect, tool_group, root, pattern, covers_protected, source, kept_at
+                "SELECT id, effect, tool_group, root, pattern, covers_protected, source, kept_at, place
                  FROM rules ORDER BY id",
             )?;
             let mut rows = statement.query([])?;
@@ -88,8 +91,12 @@ impl Store {
     }
 }
 
-/// Stores `rule` as part of a greater write.
-pub(crate) fn keep_in(tx: &Transaction<'_>, rule: &Rule) -> Result<RuleId, StoreError> {
+/// Stores `rule` as part of a greater write, for the directory `places` says.
+pub(crate) fn keep_in(
+    tx: &Transaction<'_>,
+    rule: &Rule,
+    places: Option<&Places>,
+) -> Result<RuleId, StoreError> {
     if rule.pattern.len() > MAX_PATTERN || rule.source.len() > MAX_SOURCE {
         return Err(StoreError::invalid("The rule is too long to be stored."));
     }
@@ -97,10 +104,12 @@ pub(crate) fn keep_in(tx: &Transaction<'_>, rule: &Rule) -> Result<RuleId, Store
     PatternSet::compile(&[&rule.pattern])
         .map_err(|bad| StoreError::invalid("The rule's pattern is not a glob.").because(bad))?;
     let root = rule.root.as_ref().map(RootId::as_str);
+    let place = root.and_then(|root| places?.get(root));
     let known: Option<i64> = tx
         .prepare_cached(
             "SELECT id FROM rules WHERE effect = ?1 AND tool_group = ?2
-             AND ifnull(root, '') = ifnull(?3, '') AND pattern = ?4 AND covers_protected = ?5",
+             AND ifnull(root, '') = ifnull(?3, '') AND pattern = ?4 AND covers_protected = ?5
+             AND ifnull(place, '') = ifnull(?6, '')",
         )?
         .query_row(
             params![
@@ -108,7 +117,8 @@ pub(crate) fn keep_in(tx: &Transaction<'_>, rule: &Rule) -> Result<RuleId, Store
                 rule.group.as_str(),
                 root,
                 rule.pattern,
-                rule.covers_protected
+                rule.covers_protected,
+                place
             ],
             |row| row.get(0),
         )
@@ -125,8 +135,9 @@ pub(crate) fn keep_in(tx: &Transaction<'_>, rule: &Rule) -> Result<RuleId, Store
         .hint("Remove some with `portcullis rules remove`, or say more with one pattern."));
     }
     tx.prepare_cached(
-        "INSERT INTO rules (effect, tool_group, root, pattern, covers_protected, source, kept_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, unixepoch())",
+        "INSERT INTO rules
+         (effect, tool_group, root, pattern, covers_protected, source, place, kept_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, unixepoch())",
     )?
     .execute(params![
         rule.effect.as_str(),
@@ -134,7 +145,8 @@ pub(crate) fn keep_in(tx: &Transaction<'_>, rule: &Rule) -> Result<RuleId, Store
         root,
         rule.pattern,
         rule.covers_protected,
-        &*rule.source
+        &*rule.source,
+        place
     ])?;
     Ok(RuleId(tx.last_insert_rowid()))
 }
@@ -170,8 +182,12 @@ fn stored(row: &Row<'_>) -> Result<StoredRule, StoreError> {
             },
             pattern: row.get(4)?,
             covers_protected: row.get(5)?,
+            // What is kept are answers, and one about a protected path is about that
+            // very path.
+            exact_path: row.get(5)?,
             source: row.get::<_, String>(6)?.into(),
         },
+        place: row.get(8)?,
         kept_at: row.get(7)?,
     })
 }

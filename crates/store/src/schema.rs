@@ -10,7 +10,7 @@ use crate::error::{StoreError, Trouble};
 const APPLICATION: i32 = 0x5043_4c53;
 
 /// Step n takes a database from version n to n + 1.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH];
 
 /// Triggers keep the counters, so that a change by hand (`sqlite3 state.db`)
 /// counts like one of ours.
@@ -232,6 +232,51 @@ CREATE TRIGGER machines_removed AFTER DELETE ON machines
   BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
 CREATE TRIGGER link_keys_removed AFTER DELETE ON link_keys WHEN old.machine IS NOT NULL
   BEGIN UPDATE counters SET value = value + 1 WHERE name = 'version'; END;
+";
+
+/// Calls that can be asked for again by a name, and which daemon a call went to.
+///
+/// `sent_to` is the daemon's instance, empty for one that has none, and null
+/// while nobody was sent the call. Replies are counted by bytes for each machine.
+/// `linked` outlives the server, so that the next knows whom to wait for.
+const SIXTH: &str = "
+ALTER TABLE machines ADD COLUMN linked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE machines ADD COLUMN kept_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE link_calls ADD COLUMN sent_to TEXT;
+ALTER TABLE link_calls ADD COLUMN name BLOB CHECK (name IS NULL OR length(name) = 32);
+ALTER TABLE link_calls ADD COLUMN what BLOB CHECK (what IS NULL OR length(what) = 32);
+ALTER TABLE link_calls ADD COLUMN reply_bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE link_calls SET sent_to = '' WHERE state = 'waiting';
+CREATE UNIQUE INDEX link_calls_by_name ON link_calls (name) WHERE name IS NOT NULL;
+CREATE INDEX link_calls_named ON link_calls (machine, event) WHERE name IS NOT NULL;
+CREATE INDEX link_calls_waiting ON link_calls (machine, event) WHERE state = 'waiting';
+CREATE INDEX link_calls_nameless ON link_calls (machine, event)
+  WHERE name IS NULL AND state <> 'waiting';
+CREATE INDEX link_calls_replied ON link_calls (machine, event) WHERE reply_bytes > 0;
+CREATE TRIGGER link_calls_counted AFTER UPDATE OF reply_bytes ON link_calls
+  BEGIN UPDATE machines SET kept_bytes = kept_bytes + new.reply_bytes - old.reply_bytes
+    WHERE id = new.machine; END;
+CREATE TRIGGER link_calls_uncounted AFTER DELETE ON link_calls WHEN old.reply_bytes > 0
+  BEGIN UPDATE machines SET kept_bytes = kept_bytes - old.reply_bytes WHERE id = old.machine; END;
+";
+
+/// What a daemon offered beyond what its owner was shown: words, host, directory
+/// and surface, as an array, until its owner approves it or pairs it anew. And
+/// the scope it takes to be told of a call by its name.
+const SEVENTH: &str = "
+ALTER TABLE machines ADD COLUMN wider TEXT;
+ALTER TABLE link_calls ADD COLUMN scope TEXT;
+";
+
+/// In which directory an answer was given: a root called `workspace` is another
+/// one wherever somebody serves or lends another. A question keeps it for
+/// whoever answers, who may be another process; rules from before count in all.
+const EIGHTH: &str = "
+ALTER TABLE rules ADD COLUMN place TEXT;
+ALTER TABLE questions ADD COLUMN places TEXT NOT NULL DEFAULT '{}';
+DROP INDEX rules_once;
+CREATE UNIQUE INDEX rules_once ON rules
+  (effect, tool_group, ifnull(root, ''), ifnull(place, ''), pattern, covers_protected);
 ";
 
 /// Makes an empty database ours.

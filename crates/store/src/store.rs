@@ -5,9 +5,11 @@
 //! while a write that waits for the disk or for another process holds up
 //! nobody but other writes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use portcullis_proto::RootId;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use crate::db::{Db, Lasting};
@@ -26,7 +28,11 @@ struct Inner {
     reader: Mutex<Option<Db>>,
     writer: Mutex<Option<Db>>,
     room: Room,
+    places: OnceLock<Places>,
 }
+
+/// The directory of each root, by the root's name.
+pub(crate) type Places = BTreeMap<String, String>;
 
 impl Store {
     /// The store in `dir`, a directory hands/files vouches for: ours, 0700, not
@@ -38,8 +44,22 @@ impl Store {
                 reader: Mutex::default(),
                 writer: Mutex::default(),
                 room: Room::default(),
+                places: OnceLock::new(),
             }),
         }
+    }
+
+    /// Says, once, in which directory each root of this process begins: answers
+    /// given for good are kept for that directory, and not for every root that
+    /// is called so. A root that is not named here is meant wherever it is.
+    pub fn stands_at<'a>(&self, roots: impl IntoIterator<Item = (&'a RootId, String)>) {
+        let places = roots.into_iter();
+        let places = places.map(|(root, place)| (root.as_str().to_owned(), place));
+        self.inner.places.get_or_init(|| places.collect());
+    }
+
+    pub(crate) fn places(&self) -> Option<&Places> {
+        self.inner.places.get()
     }
 
     /// The directory the database stands in.

@@ -2,7 +2,7 @@
 
 use portcullis_files::{Authority, ScopedFs};
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Reason, RootId, Verb};
+use portcullis_proto::{Failure, Reason, RootId, Verb, misfit};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     serde_json::from_value(arguments).map_err(|error| {
         let why = Failure::new(
             Reason::BadArguments,
-            format!("The arguments do not fit the tool: {error}."),
+            format!("The arguments do not fit the tool: {}.", misfit(&error)),
         )
         .hint("Look at the tool's input schema, and call it again.");
         authority.gate().refuse(caller, verb, "", why)

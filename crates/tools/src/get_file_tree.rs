@@ -92,6 +92,7 @@ pub(crate) async fn call(
         max_entries,
         exclude: arguments.exclude,
         include_ignored: arguments.include_ignored,
+        sizes: false,
         patience_us: LIMITS.walk_ms.default as u64 * 1_000,
     };
     let tree = scope.tree(&path, request).await?;

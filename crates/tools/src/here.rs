@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::machine::{Machine, ResourcePage, ResourceText, ResourceWatch, Task, unknown_tool};
 use crate::quoted::quoted;
+use crate::scan::{self, Scanned};
 use crate::workspace::{FileAsk, RawBytes, Workspace, more};
 use crate::{
     append_file, catalogue, copy_file, create_archive, create_directory, delete, edit_file,
@@ -169,6 +170,10 @@ impl Machine for Here {
         self.authority.gate().refuse(caller, Verb::Stat, name, why)
     }
 
+    fn is_off(&self, group: Group) -> bool {
+        self.authority.gate().rules().modes.of(group) == Mode::Deny
+    }
+
     fn resources<'a>(
         &'a self,
         caller: &'a Caller,
@@ -298,6 +303,16 @@ impl Machine for Here {
                 return Err(self.authority.gate().refuse(caller, Verb::Undo, id, why));
             }
             more::undo(&self.authority, caller, root, id).await
+        })
+    }
+
+    fn scan<'a>(&'a self, caller: &'a Caller) -> Task<'a, Result<Scanned, Failure>> {
+        Box::pin(async move {
+            if !self.offers_files() {
+                let why = Reason::DeniedByMode.into();
+                return Err(self.authority.gate().refuse(caller, Verb::Tree, ".", why));
+            }
+            scan::scan(&self.authority, caller).await
         })
     }
 

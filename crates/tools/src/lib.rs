@@ -11,6 +11,7 @@
 
 mod append_file;
 mod arguments;
+mod ask;
 mod catalogue;
 mod changed;
 mod copy_file;
@@ -35,12 +36,14 @@ mod read_file;
 mod relocate;
 pub mod replies;
 mod resource;
+mod scan;
 mod search_files;
 mod shown;
 mod stat;
 mod workspace;
 mod write_file;
 
+pub use ask::MachineAsk;
 pub use extensions::{Ended, Extensions};
 pub use here::Here;
 pub use limits::{LIMITS, Limit, Limits};
@@ -50,7 +53,8 @@ pub use machine::{
 };
 pub use own::OwnCall;
 pub use resource::base64;
+pub use scan::{Scanned, ScannedEntry};
 pub use workspace::{
     FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, RawBytes, ReadAsk, Workspace,
-    WriteAsk,
+    WriteAsk, whole_text,
 };

@@ -104,6 +104,14 @@ pub(crate) enum LinkCommand {
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
     },
+    /// Let a machine offer what it was refused for: more than when it was paired
+    Approve {
+        /// Its ID in the list; with --user, its name
+        machine: String,
+        /// Whose it is
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+    },
     /// Remove a machine: running servers let go of it within 100 ms
     Remove {
         /// Its ID in the list; with --user, its name

@@ -59,6 +59,10 @@ pub(crate) struct ConnectArgs {
     /// What this machine is called there [default: its host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
+    /// How to speak to the server: auto is n8n's dialect with ours offered, and the seed's where
+    /// there is no such route [default: PORTCULLIS_DIALECT, then auto]
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) dialect: Option<DialectFlag>,
     /// Trust this certificate authority as well as the system's (PEM). Can be repeated
     /// [or PORTCULLIS_CA]
     #[arg(long, value_name = "FILE")]
@@ -85,6 +89,20 @@ pub(crate) enum ConfirmationFlag {
     Client,
     /// Whoever the server asks
     Instance,
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DialectFlag {
+    /// As it understands
+    #[default]
+    Auto,
+    /// As n8n ships it
+    N8n,
+    /// As the seed describes it: files are looked at, and nothing else
+    Seed,
+    /// Our own
+    Portcullis,
 }
 
 #[derive(Debug, Args)]

@@ -17,8 +17,9 @@ use portcullis_store::{Said, Store};
 
 use crate::args::{ApproveArgs, ApproveCommand, Everywhere};
 use crate::clock::SystemClock;
+use crate::commands::connect::{Typed, forget_typed};
 use crate::environment::Environment;
-use crate::out::{BOLD, CYAN, FAINT, Mark, Out, paint, shown};
+use crate::out::{BOLD, CYAN, FAINT, Mark, Out, named, paint, shown};
 use crate::problem::{Ending, Problem};
 use crate::recorded::Recorded;
 use crate::settings;
@@ -197,7 +198,14 @@ impl Desk {
         card(out, question, self.clock.now_ms())?;
         out.flush()?;
         let (choices, no) = choices(question);
-        let prompt = Select::new("Your answer", choices).with_starting_cursor(no);
+        // By the arrows alone: a letter that searches would move the answer to a yes,
+        // and what was typed before the question was there is no answer to it.
+        if forget_typed() == Typed::Interrupt {
+            return Ok(Heard::Left);
+        }
+        let prompt = Select::new("Your answer", choices)
+            .with_starting_cursor(no)
+            .without_filtering();
         match prompt.prompt_skippable() {
             Ok(Some(choice)) => Ok(Heard::Said(choice.decision)),
             Ok(None) | Err(InquireError::OperationCanceled) => Ok(Heard::Skipped),
@@ -228,12 +236,12 @@ pub(crate) fn card(out: &mut Out, question: &Question, now: u64) -> Result<(), P
     for resource in &question.facts.resources {
         out.line(format_args!(
             "  path     {}  {}",
-            paint(BOLD, shown(resource.path.shown())),
+            paint(BOLD, named(resource.path.shown())),
             paint(FAINT, format!("root {} ({})", resource.root, resource.kind))
         ))?;
     }
     match &question.about {
-        Some(about) => out.line(format_args!("  about    {}", paint(BOLD, shown(about))))?,
+        Some(about) => out.line(format_args!("  about    {}", paint(BOLD, named(about))))?,
         None => out.line(format_args!("  group    {}", question.facts.group()))?,
     }
     if let Some(class) = &question.class {
@@ -245,7 +253,7 @@ pub(crate) fn card(out: &mut Out, question: &Question, now: u64) -> Result<(), P
         out.line(format_args!("  class    {}: {about}", shown(class)))?;
     }
     for (path, runs) in question.runs() {
-        out.line(format_args!("  runs     {}: {runs}", shown(path.shown())))?;
+        out.line(format_args!("  runs     {}: {runs}", named(path.shown())))?;
     }
     let client = question
         .subject
@@ -325,8 +333,10 @@ impl std::fmt::Display for Choice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let reach = match (self.decision, self.exact) {
             (Decision::AllowOnce | Decision::DenyOnce, _) => "",
-            (_, true) => " (this very path)",
-            (_, false) => " (this path and all below it)",
+            (Decision::AllowSession | Decision::AlwaysAllow, true) => " (this very path)",
+            (Decision::AllowSession | Decision::AlwaysAllow, false) | (Decision::AlwaysDeny, _) => {
+                " (this path and all below it)"
+            }
         };
         write!(f, "{}{reach}", title(self.decision))
     }

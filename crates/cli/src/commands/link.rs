@@ -25,6 +25,9 @@ pub(crate) fn run(
     match command {
         LinkCommand::Create { user, url } => create(&store, &record, user.as_deref(), url),
         LinkCommand::List { user } => list(&store, user.as_deref()),
+        LinkCommand::Approve { machine, user } => {
+            approve(&store, &record, machine, user.as_deref())
+        }
         LinkCommand::Remove { machine, user } => remove(&store, &record, machine, user.as_deref()),
     }
 }
@@ -72,6 +75,19 @@ fn list(store: &Store, user: Option<&str>) -> Result<Ending, Problem> {
     let rows: Vec<Vec<String>> = machines.iter().map(row).collect();
     out.table(&["ID", "OF", "NAME", "HOST", "DIRECTORY", "STATE"], &rows)?;
     out.blank()?;
+    for machine in &machines {
+        if let Some(how) = &machine.wider {
+            out.line(Mark::No.with(format_args!(
+                "{} was refused: it offers more than when it was paired: {}",
+                machine.name,
+                shown(how)
+            )))?;
+            out.line(format_args!(
+                "  Let it: portcullis link approve {}",
+                machine.id
+            ))?;
+        }
+    }
     out.line("Remove one: portcullis link remove ID")?;
     Ok(Ending::Fine)
 }
@@ -90,6 +106,26 @@ fn row(machine: &LinkedMachine) -> Vec<String> {
         shown(&machine.root).into_owned(),
         state,
     ]
+}
+
+fn approve(
+    store: &Store,
+    record: &Recorded,
+    machine: &str,
+    user: Option<&str>,
+) -> Result<Ending, Problem> {
+    let how = record.change(&format!("link approve {machine}"), || {
+        store.approve_wider(machine, user)?.ok_or_else(|| {
+            let what = format!("Nothing of {} waits to be approved.", shown(machine));
+            Failure::new(Reason::NotFound, what).hint("portcullis link list")
+        })
+    })?;
+    Out::stdout().line(Mark::Yes.with(format_args!(
+        "machine {} may offer more from now on: {}",
+        shown(machine),
+        shown(&how)
+    )))?;
+    Ok(Ending::Fine)
 }
 
 fn remove(

@@ -153,10 +153,16 @@ fn principal(typed: &str) -> Result<Principal, Problem> {
 fn test(everywhere: &Everywhere, env: &Environment) -> Result<Ending, Problem> {
     let settings = settings::resolve(everywhere, env, &Overrides::default())?;
     let mut out = Out::stdout();
-    let mut rows: Vec<Vec<String>> = settings.rules.iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = settings.all_rules().iter().map(row).collect();
     let data = crate::wiring::open_data(&settings.data_dir)?;
     let store = portcullis_store::Store::new(data.path());
-    rows.extend(store.load()?.iter().map(row));
+    rows.extend(store.rules()?.iter().map(|stored| {
+        let mut row = row(&stored.rule);
+        if let (Some(place), Some(pattern)) = (&stored.place, row.get_mut(3)) {
+            *pattern = format!("{pattern} below {}", shown(place));
+        }
+        row
+    }));
     if rows.is_empty() {
         out.line("There are no rules: modes and protected classes decide.")?;
     } else {

@@ -47,6 +47,11 @@ fn list(store: &Store) -> Result<Ending, Problem> {
                         .saturating_mul(1000),
                 ),
                 shown(&rule.source).into_owned(),
+                stored
+                    .place
+                    .as_deref()
+                    .map_or("any".into(), shown)
+                    .into_owned(),
                 shown(&rule.pattern).into_owned(),
             ]
         })
@@ -60,6 +65,7 @@ fn list(store: &Store) -> Result<Ending, Problem> {
             "PROTECTED",
             "SINCE",
             "FROM",
+            "BELOW",
             "PATTERN",
         ],
         &rows,

@@ -37,7 +37,7 @@ use crate::wiring::{LiveRules, Purpose, World};
 /// made. A revocation is promised to hold within 100 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often old questions are forgotten.
-const FORGET_EVERY: Duration = Duration::from_hours(1);
+const FORGET_EVERY: Duration = Duration::from_mins(1);
 /// How long a question waits for a person: they may be at lunch.
 const PATIENCE: Duration = Duration::from_hours(1);
 /// The largest file that can be uploaded.
@@ -108,7 +108,7 @@ pub(crate) fn run(
     let (live, watched) = (Arc::clone(&world.live), Arc::clone(&credentials));
     let (questions, clock) = (world.store.clone(), Arc::clone(&world.clock));
     let ended = runtime.block_on(async move {
-        tokio::spawn(forget(questions, clock));
+        tokio::spawn(forget(questions, clock, Arc::clone(&gateway)));
         tokio::spawn(watch(live, watched, gateway, log));
         if let Some(issuing) = issuing {
             tokio::spawn(issuing.keep_keys(log));
@@ -473,11 +473,12 @@ async fn watch(
     }
 }
 
-/// Forgets questions whose time is long over, until the runtime ends.
-async fn forget(store: Store, clock: Arc<dyn Clock>) {
+/// Forgets questions and calls whose time is over, until the runtime ends.
+async fn forget(store: Store, clock: Arc<dyn Clock>, gateway: Arc<Gateway>) {
     let mut tick = tokio::time::interval(FORGET_EVERY);
     loop {
         tick.tick().await;
+        gateway.let_go();
         let (store, now) = (store.clone(), clock.now_ms());
         // What cannot be forgotten now is the next time.
         let forgotten = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,6 @@
 //! `portcullis settings`: the settings file, changed only when somebody says so.
 
-use portcullis_files::{OwnPlace, read_own_text, write_own_text};
+use portcullis_files::{OwnPlace, PrivateDir, read_own_text, write_own_text};
 use portcullis_proto::{Failure, Reason};
 
 use crate::args::{Everywhere, SettingsCommand};
@@ -14,8 +14,11 @@ use crate::wiring::open_data;
 /// The largest settings file that is read.
 const MAX_FILE: u64 = 4 << 20;
 const NAME: &str = "settings.json";
-/// Where the settings there were are kept.
+/// Where the settings there were are kept: under this name, and where it is taken
+/// under the next that is not. What was kept once stays.
 const BEFORE: &str = "settings.json.before-import";
+/// How many are kept.
+const MAX_BEFORE: u32 = 100;
 
 pub(crate) fn run(
     everywhere: &Everywhere,
@@ -61,7 +64,7 @@ pub(crate) fn run(
     }
     Recorded::by("cli/settings", &data).change("settings.json import", || {
         if let Some(there) = &there {
-            write_own_text(&data, BEFORE, there, OwnPlace::Any)?;
+            keep(&data, there)?;
         }
         let written = write_own_text(&data, NAME, &text, OwnPlace::Any)?;
         written
@@ -78,4 +81,22 @@ pub(crate) fn run(
         )))?;
     }
     Ok(Ending::Fine)
+}
+
+/// Keeps a text where nothing else is kept.
+fn keep(data: &PrivateDir, text: &str) -> Result<(), Failure> {
+    for n in 1..=MAX_BEFORE {
+        let name = match n {
+            1 => BEFORE.to_owned(),
+            more => format!("{BEFORE}-{more}"),
+        };
+        if write_own_text(data, &name, text, OwnPlace::Free)? {
+            return Ok(());
+        }
+    }
+    Err(Failure::new(
+        Reason::AlreadyExists,
+        "There is no name left to keep the settings under. Nothing was changed.",
+    )
+    .hint(format!("Remove what {BEFORE}-2 and those after it keep.")))
 }

@@ -1,7 +1,7 @@
 //! `portcullis status` and `portcullis disconnect`: how this machine is lent, and
 //! the end of it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -71,12 +71,69 @@ pub(crate) fn disconnect(everywhere: &Everywhere, env: &Environment) -> Result<E
 /// What the daemon says to a word; nothing where there is none.
 fn ask(everywhere: &Everywhere, env: &Environment, word: &str) -> Result<Option<Value>, Problem> {
     let data = settings::data_dir(everywhere, env)?;
-    let Some(mut stream) = sockets::ask_daemon(&data)? else {
+    let Some(stream) = sockets::ask_daemon(&data)? else {
         return Ok(None);
     };
-    stream.write_all(format!("{word}\n").as_bytes())?;
+    Ok(said(stream, word)?)
+}
+
+/// What is said over `stream` to a word. One that ends while it is asked says
+/// nothing more: it may have taken the connection and not the word, or neither.
+fn said(mut stream: impl Read + Write, word: &str) -> io::Result<Option<Value>> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
     let mut line = String::new();
-    BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut line)?;
-    // One that ends while it is asked says nothing more.
-    Ok(serde_json::from_str(&line).ok())
+    let asked = stream
+        .write_all(format!("{word}\n").as_bytes())
+        .and_then(|()| BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut line));
+    match asked {
+        Ok(_) => Ok(serde_json::from_str(&line).ok()),
+        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon at the other end of a pipe.
+    struct Far {
+        write: Option<io::ErrorKind>,
+        read: Result<&'static [u8], io::ErrorKind>,
+    }
+
+    impl Write for Far {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.write.map_or(Ok(bytes.len()), |kind| Err(kind.into()))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Read for Far {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let mut rest = self.read?;
+            let read = rest.read(buffer)?;
+            self.read = Ok(rest);
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_ends_while_it_is_asked_is_none() {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut};
+        let ask = |write, read| said(Far { write, read }, "status");
+        let told = ask(None, Ok(b"{\"state\":\"connected\"}\n")).unwrap();
+        assert_eq!(told.unwrap()["state"], "connected");
+        for gone in [
+            ask(None, Ok(b"")),
+            ask(None, Err(ConnectionReset)),
+            ask(Some(BrokenPipe), Ok(b"")),
+        ] {
+            assert_eq!(gone.unwrap(), None);
+        }
+        assert!(ask(None, Err(TimedOut)).is_err());
+    }
 }

@@ -6,11 +6,12 @@ use portcullis_gate::{GrantSource, ManifestPermission};
 use portcullis_policy::{
     Containment, Hardlinks, Misplaced, PatternSet, Rule, Symlinks, parse_rules, read_part,
 };
-use portcullis_proto::{Access, AccessSet, Mode, Principal, RelPath, RootId, RootKind};
+use portcullis_proto::{Access, AccessSet, Group, Mode, Principal, RelPath, RootId, RootKind};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::by_path::ByPath;
 use crate::args::LogLevel;
 
 /// What the file says. What it does not say is `None` or empty.
@@ -19,6 +20,7 @@ pub(crate) struct Written {
     pub(crate) permissions: Permissions,
     pub(crate) filesystem_dir: Option<String>,
     pub(crate) rules: Vec<Rule>,
+    pub(crate) by_path: ByPath,
     pub(crate) roots: Vec<WrittenRoot>,
     pub(crate) hooks: Vec<WrittenHook>,
     pub(crate) log_level: Option<LogLevel>,
@@ -31,6 +33,7 @@ struct File<'a> {
     filesystem_dir: Option<String>,
     #[serde(borrow)]
     resource_permissions: Option<&'a RawValue>,
+    resource_paths: ByPath,
     #[serde(borrow)]
     roots: Vec<&'a RawValue>,
     #[serde(borrow)]
@@ -46,6 +49,21 @@ pub(crate) struct Permissions {
     pub(crate) shell: Option<Mode>,
     pub(crate) computer: Option<Mode>,
     pub(crate) browser: Option<Mode>,
+}
+
+impl Permissions {
+    /// What is said of each group of which something is said.
+    pub(crate) fn said(self) -> impl Iterator<Item = (Group, Mode)> {
+        [
+            (Group::FilesystemRead, self.filesystem_read),
+            (Group::FilesystemWrite, self.filesystem_write),
+            (Group::Shell, self.shell),
+            (Group::Computer, self.computer),
+            (Group::Browser, self.browser),
+        ]
+        .into_iter()
+        .filter_map(|(group, mode)| Some((group, mode?)))
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -221,6 +239,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
         permissions: file.permissions,
         filesystem_dir: file.filesystem_dir,
         rules,
+        by_path: file.resource_paths,
         roots,
         hooks,
         log_level: file.log_level,

@@ -1,17 +1,14 @@
 //! Takes over the settings of n8n's daemon.
 //!
-//! Its rules name files by their whole path; ours name them from a root. One
-//! below the directory it served becomes a rule of that directory; a yes that
-//! cannot be taken over is left out and said, a no that cannot be is a reason to
-//! import nothing.
+//! Its rules name files by their whole path, and so do those that are made of
+//! them: they hold whichever directory is lent later. A yes that cannot be taken
+//! over is left out and said, a no that cannot be is a reason to import nothing.
 
-use std::path::Path;
-
-use portcullis_policy::PatternSet;
-use portcullis_proto::{Group, RelPath};
+use portcullis_proto::Group;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
+use super::by_path::is_whole;
 use super::file::{self, Permissions};
 use super::template::NAME;
 
@@ -20,13 +17,36 @@ use super::template::NAME;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Theirs {
     #[serde(default)]
-    log_level: Option<String>,
+    log_level: Option<Level>,
     #[serde(default)]
-    permissions: Map<String, Value>,
+    permissions: Permissions,
     #[serde(default)]
     filesystem_dir: Option<String>,
     #[serde(default)]
     resource_permissions: Resources,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Silent,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    /// The same in ours.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Silent => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -72,9 +92,6 @@ pub(crate) fn import(text: &str) -> Result<Imported, NotImported> {
         NotImported::Damaged(error.line(), error.column(), what.to_owned())
     };
     let theirs: Theirs = serde_json::from_str(text).map_err(damaged)?;
-    // Modes are spelled as ours are; a word that is none is told by its place.
-    serde_json::from_value::<Permissions>(Value::Object(theirs.permissions.clone()))
-        .map_err(damaged)?;
     let dir = theirs.filesystem_dir.filter(|dir| !dir.is_empty());
     let mut left_out = Vec::new();
     let mut rules = Map::new();
@@ -93,15 +110,15 @@ pub(crate) fn import(text: &str) -> Result<Imported, NotImported> {
     ] {
         let is_files = matches!(group, Group::FilesystemRead | Group::FilesystemWrite);
         let said = |resource: &str| {
-            let pattern = is_files
-                .then(|| pattern(dir.as_deref(), resource))
-                .flatten();
-            pattern.ok_or_else(|| format!("{group}: {resource}"))
+            let can_be_said = is_files && is_whole(resource);
+            can_be_said
+                .then(|| resource.to_owned())
+                .ok_or_else(|| format!("{group}: {resource}"))
         };
         let mut allow = Vec::new();
         for resource in &lists.allow {
             match said(resource) {
-                Ok(pattern) => allow.push(pattern),
+                Ok(path) => allow.push(path),
                 Err(what) => left_out.push(what),
             }
         }
@@ -111,16 +128,17 @@ pub(crate) fn import(text: &str) -> Result<Imported, NotImported> {
             rules.insert(group.as_str().into(), json!({"allow": allow, "deny": deny}));
         }
     }
+    let modes = theirs.permissions.said();
+    let modes = modes.map(|(group, mode)| (group.as_str().to_owned(), mode.as_str().into()));
     let mut ours = json!({
-        "permissions": theirs.permissions,
-        "resourcePermissions": rules,
+        "permissions": modes.collect::<Map<_, _>>(),
+        "resourcePaths": rules,
     });
     if let (Some(ours), Some(dir)) = (ours.as_object_mut(), &dir) {
         ours.insert("filesystemDir".into(), dir.as_str().into());
     }
     if let (Some(ours), Some(level)) = (ours.as_object_mut(), theirs.log_level) {
-        let level = if level == "silent" { "off" } else { &level };
-        ours.insert("logLevel".into(), level.into());
+        ours.insert("logLevel".into(), level.word().into());
     }
     let mut text = serde_json::to_string_pretty(&ours).map_err(damaged)?;
     text.push('\n');
@@ -130,24 +148,18 @@ pub(crate) fn import(text: &str) -> Result<Imported, NotImported> {
     Ok(Imported { text, left_out })
 }
 
-/// A whole path as a pattern of the directory that was served: that very path
-/// and what is below it.
-fn pattern(dir: Option<&str>, resource: &str) -> Option<String> {
-    let below = Path::new(resource).strip_prefix(dir?).ok()?;
-    let path = RelPath::parse(below.to_str()?).ok()?;
-    Some(PatternSet::exact(&path))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
-    fn modes_the_directory_and_rules_below_it_are_taken_over() {
+    fn modes_the_directory_and_rules_about_files_are_taken_over() {
         let theirs = r#"{"logLevel": "silent", "filesystemDir": "/home/ada/work",
           "permissions": {"filesystemRead": "allow", "shell": "deny"},
           "resourcePermissions": {
-            "filesystemWrite": {"allow": ["/home/ada/work/a [1].txt", "/etc/hosts"],
+            "filesystemWrite": {"allow": ["/home/ada/work/a [1].txt", "notes"],
                                 "deny": ["/home/ada/work/src"]},
             "shell": {"allow": ["/: ls"]}}}"#;
         let imported = import(theirs).unwrap();
@@ -155,29 +167,41 @@ mod tests {
         assert_eq!(ours["filesystemDir"], "/home/ada/work");
         assert_eq!(ours["logLevel"], "off");
         assert_eq!(ours["permissions"]["shell"], "deny");
-        let rules = &ours["resourcePermissions"]["filesystemWrite"];
-        assert_eq!(rules["deny"], json!(["/src"]));
-        assert_eq!(rules["allow"].as_array().unwrap().len(), 1);
+        let rules = &ours["resourcePaths"]["filesystemWrite"];
+        assert_eq!(rules["deny"], json!(["/home/ada/work/src"]));
+        assert_eq!(rules["allow"], json!(["/home/ada/work/a [1].txt"]));
         assert_eq!(
             imported.left_out,
-            ["filesystemWrite: /etc/hosts", "shell: /: ls"]
+            ["filesystemWrite: notes", "shell: /: ls"]
         );
-        assert_eq!(file::parse(NAME, &imported.text).unwrap().rules.len(), 2);
+        file::parse(NAME, &imported.text).unwrap();
     }
 
     #[test]
     fn a_denial_that_would_be_lost_and_a_damaged_file_stop_it() {
         let lost = |text: &str| import(text).unwrap_err();
-        let outside = r#"{"filesystemDir": "/w", "resourcePermissions":
-            {"filesystemRead": {"deny": ["/etc/shadow"]}}}"#;
-        assert!(matches!(lost(outside), NotImported::LosesDenial(what) if what.contains("shadow")));
+        for odd in ["secrets", "/w/../etc/shadow", ""] {
+            let odd = json!({"filesystemDir": "/w", "resourcePermissions":
+                {"filesystemRead": {"deny": [odd]}}});
+            assert!(matches!(
+                lost(&odd.to_string()),
+                NotImported::LosesDenial(_)
+            ));
+        }
         let shell = r#"{"resourcePermissions": {"shell": {"deny": ["rm"]}}}"#;
         assert!(matches!(lost(shell), NotImported::LosesDenial(_)));
         assert!(matches!(
             lost("{\n  \"permissions\": {,}\n}"),
             NotImported::Damaged(2, _, _)
         ));
-        let word = r#"{"permissions": {"shell": "maybe"}}"#;
-        assert!(matches!(lost(word), NotImported::Damaged(..)));
+        for (bad, place) in [
+            ("{\n \"permissions\": {\"shell\": \"maybe\"}}", (2, 33)),
+            ("{\n\n \"logLevel\": \"loud\"}", (3, 19)),
+        ] {
+            let NotImported::Damaged(line, column, what) = lost(bad) else {
+                panic!("{bad} was taken for a lost denial");
+            };
+            assert_eq!((line, column), place, "{what}");
+        }
     }
 }

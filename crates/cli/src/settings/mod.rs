@@ -2,6 +2,7 @@
 //! left where there is something to decide. Reading the settings changes
 //! nothing on the disk; a damaged file is refused, never replaced.
 
+mod by_path;
 mod file;
 mod import;
 mod lent;
@@ -16,6 +17,7 @@ use portcullis_gate::{GrantSource, RootSpec};
 use portcullis_policy::{Hardlinks, Modes, PatternSet, RootPolicy, Rule, Symlinks};
 use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
 
+use by_path::ByPath;
 use file::{Glob, Permissions, Written, WrittenRoot};
 pub(crate) use file::{HookEvent, WrittenHook};
 pub(crate) use import::{Imported, NotImported, import};
@@ -48,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) file_exists: bool,
     pub(crate) modes: Modes,
     pub(crate) rules: Vec<Rule>,
+    by_path: ByPath,
     pub(crate) roots: Vec<RootSetting>,
     /// What the file lists, where one directory is lent alone.
     pub(crate) listed: Vec<Listed>,
@@ -60,6 +63,17 @@ pub(crate) struct Settings {
     pub(crate) approve_timeout: Duration,
     pub(crate) client_name: String,
     pub(crate) home: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The rules that are written, those about whole paths as they are seen from
+    /// the roots there are.
+    pub(crate) fn all_rules(&self) -> Vec<Rule> {
+        let name = self.file.file_name().unwrap_or_default();
+        let mut rules = self.rules.clone();
+        rules.extend(self.by_path.rules(&self.roots, &name.to_string_lossy()));
+        rules
+    }
 }
 
 /// One root to serve.
@@ -246,6 +260,7 @@ pub(crate) fn resolve(
         writing,
         new_modes: writing::new_modes(overrides.new_file_mode)?,
         rules: written.rules,
+        by_path: written.by_path,
         roots,
         listed,
         hooks: written.hooks.iter().map(hook).collect(),

@@ -43,15 +43,8 @@ mod tests {
     fn the_template_says_what_holds_without_it() {
         let written = file::parse(NAME, &template()).unwrap();
         let modes = Modes::recommended();
-        for (group, said) in [
-            (Group::FilesystemRead, written.permissions.filesystem_read),
-            (Group::FilesystemWrite, written.permissions.filesystem_write),
-            (Group::Shell, written.permissions.shell),
-            (Group::Computer, written.permissions.computer),
-            (Group::Browser, written.permissions.browser),
-        ] {
-            assert_eq!(said, Some(modes.of(group)), "{group}");
-        }
+        let said: Vec<_> = written.permissions.said().collect();
+        assert_eq!(said, Group::ALL.map(|group| (group, modes.of(group))));
         assert!(written.filesystem_dir.is_none() && written.rules.is_empty());
     }
 }

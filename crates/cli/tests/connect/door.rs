@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::fake::{Fake, TOKEN};
@@ -75,6 +77,38 @@ fn a_page_of_the_server_asks_and_the_person_decides() {
     tmux.until("Waiting at", 1);
     // What is typed before anything is asked is no answer.
     tmux.keys(&["Up", "Up", "Enter"]);
+    let get = |line, origin| {
+        let knocked = Knock {
+            line,
+            origin: Some(origin),
+            body: String::new(),
+            ..wants(port, &url)
+        };
+        knock(port, &knocked)
+    };
+    // Nobody learns that somebody waits before the person lets them ask.
+    let stranger = "https://evil.example";
+    let nothing = get("GET /health", stranger);
+    assert!(nothing.starts_with("HTTP/1.1 403"), "{nothing}");
+    assert!(!nothing.contains("access-control"), "{nothing}");
+    tmux.until("May it ask?", 1);
+    assert!(tmux.screen().contains(stranger));
+    tmux.keys(&["Enter"]);
+    tmux.until("May it ask? No", 1);
+    assert!(get("GET /health", stranger).starts_with("HTTP/1.1 403"));
+    for (n, origin) in [(1, &refused), (2, &url)] {
+        // A page looks again and again.
+        let began = Instant::now();
+        while tmux.count("May it ask?") == n {
+            let knocked = get("GET /health", origin);
+            assert!(knocked.starts_with("HTTP/1.1 403"), "{knocked}");
+            assert!(began.elapsed() < Duration::from_secs(20));
+        }
+        tmux.keys(&["Up", "Enter"]);
+        while !get("GET /health", origin).starts_with("HTTP/1.1 200") {
+            assert!(began.elapsed() < Duration::from_secs(20));
+        }
+    }
     std::thread::scope(|scope| {
         let first = scope.spawn(|| knock(port, &wants(port, &refused)));
         tmux.until("Lend this machine?", 1);
@@ -103,20 +137,11 @@ fn a_page_of_the_server_asks_and_the_person_decides() {
         assert!(answer.contains(&allowed), "{answer}");
     });
     fake.linked();
-    let get = |line, origin| {
-        let knocked = Knock {
-            line,
-            origin: Some(origin),
-            body: String::new(),
-            ..wants(port, &url)
-        };
-        knock(port, &knocked)
-    };
     assert!(get("GET /status", &url).contains("\"directory\""));
     // Another origin learns nothing of it.
-    let stranger = get("GET /status", "https://evil.example");
-    assert!(stranger.starts_with("HTTP/1.1 403"), "{stranger}");
-    assert!(!stranger.contains("access-control") && !stranger.contains("directory"));
+    let told = get("GET /status", stranger);
+    assert!(told.starts_with("HTTP/1.1 403"), "{told}");
+    assert!(!told.contains("access-control") && !told.contains("directory"));
     let again = knock(port, &wants(port, &url));
     assert!(again.starts_with("HTTP/1.1 409"), "{again}");
     assert!(get("POST /disconnect", &url).starts_with("HTTP/1.1 200"));
@@ -254,6 +279,44 @@ fn who_is_no_page_of_that_server_is_refused_and_learns_nothing() {
 }
 
 #[test]
+fn another_user_of_this_machine_is_refused_whatever_it_says() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    if !status.contains("\nUid:\t0\t0") {
+        // Only root can be somebody else.
+        return;
+    }
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let (port, url) = (free_port(), fake.url());
+    let at = port.to_string();
+    let tmux = Tmux::run(
+        &sandbox,
+        &["connect", "--port", &at, "--allowed-origins", &url],
+    );
+    tmux.until("Waiting at", 1);
+    let asked = Knock {
+        line: "GET /health",
+        body: String::new(),
+        ..wants(port, &url)
+    };
+    let ours = knock(port, &asked);
+    assert!(ours.starts_with("HTTP/1.1 200"), "{ours}");
+    let said = format!(
+        "GET /health HTTP/1.1\\r\\nhost: {}\\r\\norigin: {url}\\r\\n\\r\\n",
+        asked.host
+    );
+    let script = "exec 3<>/dev/tcp/127.0.0.1/$0 && printf %b \"$1\" >&3 && cat <&3";
+    let theirs = Command::new("/bin/bash")
+        .args(["-c", script, &at, &said])
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    let theirs = String::from_utf8_lossy(&theirs.stdout).into_owned();
+    assert!(theirs.starts_with("HTTP/1.1 403"), "{theirs:?}");
+    assert!(!theirs.contains("access-control"), "{theirs}");
+}
+
+#[test]
 fn at_the_door_auto_confirm_answers_nothing() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let (port, url) = (free_port(), fake.url());
@@ -292,7 +355,9 @@ fn at_the_door_auto_confirm_answers_nothing() {
 fn a_yes_after_the_page_was_answered_is_a_no() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let (port, url) = (free_port(), fake.url());
-    let tmux = Tmux::run(&sandbox, &["connect", "--port", &port.to_string()]);
+    let at = port.to_string();
+    let listed = ["connect", "--port", &at, "--allowed-origins", &url];
+    let tmux = Tmux::run(&sandbox, &listed);
     tmux.until("Waiting at", 1);
     let page = say(port, &wants(port, &url));
     tmux.until("Lend this machine?", 1);
@@ -303,4 +368,29 @@ fn a_yes_after_the_page_was_answered_is_a_no() {
     let again = knock(port, &wants(port, &url));
     assert!(again.starts_with("HTTP/1.1 403"), "{again}");
     assert_eq!(fake.count(), 0);
+}
+
+#[test]
+fn without_a_port_it_waits_at_7655() {
+    let sandbox = Sandbox::new();
+    let tmux = Tmux::run(&sandbox, &["connect"]);
+    let (waiting, busy) = (
+        "Waiting at http://127.0.0.1:7655 ",
+        "127.0.0.1:7655 cannot be listened on",
+    );
+    let began = Instant::now();
+    while tmux.count(waiting) + tmux.count(busy) == 0 {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{}",
+            tmux.screen()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Somebody listens: it, or whoever it says has the port.
+    let knocked = TcpStream::connect(("127.0.0.1", 7655));
+    assert!(knocked.is_ok() || tmux.count(waiting) == 0, "{knocked:?}");
+    if tmux.count(busy) > 0 {
+        tmux.until("ended with 1.", 1);
+    }
 }

@@ -24,8 +24,35 @@ pub(crate) struct Fake {
     port: u16,
 }
 
+/// What init replies: as n8n does, or as a server of ours does.
+#[derive(Clone, Copy)]
+enum Says {
+    N8n,
+    Ours,
+}
+
+impl Says {
+    fn accepted(self) -> Value {
+        let mut data = json!({"ok": true, "sessionKey": "sess_one"});
+        if matches!(self, Self::Ours) {
+            data["portcullis"] = json!({"protocol": 1, "machine": "m", "machineId": "m_1",
+                "pingSeconds": 15});
+        }
+        json!({ "data": data })
+    }
+}
+
 impl Fake {
     pub(crate) fn start() -> Self {
+        Self::saying(Says::N8n)
+    }
+
+    /// One that can say how long it waits for a call.
+    pub(crate) fn ours() -> Self {
+        Self::saying(Says::Ours)
+    }
+
+    fn saying(says: Says) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let heard = Arc::new(Mutex::new(Heard::default()));
@@ -33,7 +60,7 @@ impl Fake {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, heard) = (stream.unwrap(), Arc::clone(&hearing));
-                std::thread::spawn(move || converse(stream, &heard));
+                std::thread::spawn(move || converse(stream, &heard, says));
             }
         });
         Self { heard, port }
@@ -107,7 +134,7 @@ impl Fake {
     }
 }
 
-fn converse(mut stream: TcpStream, heard: &Mutex<Heard>) {
+fn converse(mut stream: TcpStream, heard: &Mutex<Heard>, says: Says) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let mut first = String::new();
@@ -129,7 +156,9 @@ fn converse(mut stream: TcpStream, heard: &Mutex<Heard>) {
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
         let words: Vec<&str> = first.split(' ').collect();
-        let path = words[1].trim_start_matches("/rest/instance-ai");
+        // Through a proxy a request names its server as well.
+        let path = words[1].split_once("/rest/instance-ai");
+        let path = path.map_or(words[1], |(_, path)| path);
         let what = format!("{} {path}", words[0]);
         let is_stream = what == "GET /gateway/events";
         if is_stream {
@@ -140,7 +169,7 @@ fn converse(mut stream: TcpStream, heard: &Mutex<Heard>) {
             heard.lock().unwrap().streams.push(kept);
         } else {
             let data = if what.ends_with("init") {
-                json!({"data": {"ok": true, "sessionKey": "sess_one"}})
+                says.accepted()
             } else {
                 json!({"data": {"ok": true}})
             };

@@ -144,6 +144,31 @@ fn a_first_start_writes_the_recommended_settings_and_a_damaged_file_stays() {
 }
 
 #[test]
+fn a_first_start_says_nothing_of_the_settings_it_writes() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let file = sandbox.data().join("settings.json");
+    assert!(!file.exists());
+    let daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[]);
+    fake.linked();
+    let came = daemon.end().with(0);
+    assert_eq!(came.out, "");
+    // That it ended, and no word more.
+    assert_eq!(came.err, format!("{url}: disconnected\n"));
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let written: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let recommended = serde_json::json!({
+        "permissions": {"filesystemRead": "allow", "filesystemWrite": "ask", "shell": "ask",
+            "computer": "deny", "browser": "ask"},
+        "resourcePermissions": {},
+    });
+    assert_eq!(written, recommended);
+}
+
+#[test]
 fn the_log_holds_calls_and_neither_contents_nor_secrets() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let url = fake.url();
@@ -337,7 +362,7 @@ fn the_shipped_daemons_settings_are_taken_over_once() {
     let file = sandbox.data().join("settings.json");
     let ours = std::fs::read_to_string(&file).unwrap();
     assert!(
-        ours.contains("\"/b\"") && ours.contains("\"deny\""),
+        ours.contains("\"/w/b\"") && ours.contains("\"deny\""),
         "{ours}"
     );
     sandbox.run(&["policy", "test"]).with(0);
@@ -345,7 +370,7 @@ fn the_shipped_daemons_settings_are_taken_over_once() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), ours);
     std::fs::write(&theirs, "{\n\"permissions\": 1}").unwrap();
     sandbox.run(&import).with(1).err_has("theirs.json:2:");
-    std::fs::write(&theirs, text.replace("/w/b", "/etc/shadow")).unwrap();
+    std::fs::write(&theirs, text.replace("/w/b", "secrets")).unwrap();
     sandbox
         .run(&["settings", "import", "theirs.json", "--replace"])
         .with(1)
@@ -354,7 +379,69 @@ fn the_shipped_daemons_settings_are_taken_over_once() {
     sandbox
         .run(&["settings", "import", "theirs.json", "--replace"])
         .with(0);
-    assert!(sandbox.data().join("settings.json.before-import").exists());
+    let kept = |name: &str| std::fs::read_to_string(sandbox.data().join(name)).unwrap();
+    assert_eq!(kept("settings.json.before-import"), ours);
+    // What was kept once stays, however often it is replaced.
+    std::fs::write(&theirs, text.replace("/w/b", "/w/c")).unwrap();
+    for _ in 0..2 {
+        sandbox
+            .run(&["settings", "import", "theirs.json", "--replace"])
+            .with(0);
+    }
+    assert_eq!(kept("settings.json.before-import"), ours);
+    assert_eq!(kept("settings.json.before-import-2"), ours);
+    assert!(kept("settings.json.before-import-3").contains("/w/c"));
+}
+
+#[test]
+fn without_a_name_the_settings_are_looked_for_where_n8ns_daemon_keeps_them() {
+    let sandbox = Sandbox::new();
+    let import = ["settings", "import"];
+    let missing = sandbox.run(&import).with(1);
+    missing.err_has(".n8n-gateway/settings.json");
+    let theirs = sandbox.data().join("../.n8n-gateway");
+    std::fs::create_dir(&theirs).unwrap();
+    let text = r#"{"filesystemDir": "/w", "permissions": {"filesystemWrite": "deny"}}"#;
+    std::fs::write(theirs.join("settings.json"), text).unwrap();
+    sandbox
+        .run(&import)
+        .with(0)
+        .out_has(".n8n-gateway/settings.json →");
+    let file = sandbox.data().join("settings.json");
+    let ours: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(ours["filesystemDir"], "/w");
+    assert_eq!(ours["permissions"]["filesystemWrite"], "deny");
+    let kept = std::fs::read_to_string(theirs.join("settings.json")).unwrap();
+    assert_eq!(kept, text, "theirs stay as they were");
+}
+
+#[test]
+fn an_imported_denial_holds_whichever_directory_is_lent() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    sandbox.file("src/secret/plan.txt", "the plan");
+    sandbox.file("src/open.txt", "open");
+    let dir = sandbox.dir();
+    let denied = dir.join("src/secret");
+    let theirs = serde_json::json!({"filesystemDir": dir, "resourcePermissions":
+        {"filesystemRead": {"deny": [denied]}}});
+    std::fs::write(dir.join("theirs.json"), theirs.to_string()).unwrap();
+    sandbox.run(&["settings", "import", "theirs.json"]).with(0);
+    // Not the directory that file was about, but one below it.
+    let lent = dir.join("src").display().to_string();
+    let daemon = Daemon::start(&sandbox, &auto(&url, &["--dir", &lent]), &[]);
+    fake.linked();
+    let read = |id: &str, path: &str| {
+        fake.call(id, "read_file", serde_json::json!({"filePath": path}));
+        fake.reply(id)
+    };
+    assert_eq!(read("gw_1", "open.txt"), None);
+    assert_eq!(
+        read("gw_2", "secret/plan.txt").as_deref(),
+        Some("denied_by_rule")
+    );
+    daemon.end().with(0);
 }
 
 #[test]

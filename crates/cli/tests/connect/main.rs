@@ -9,6 +9,8 @@
 )]
 #![allow(dead_code, reason = "the sandbox has more than these tests use")]
 
+mod aliases;
+mod approve;
 mod door;
 mod fake;
 mod flags;
@@ -19,3 +21,4 @@ mod sandbox;
 #[path = "../serve/served.rs"]
 mod served;
 mod tmux;
+mod ways;

@@ -1,31 +1,56 @@
 //! Every prompt, at a real terminal.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use portcullis_store::Store;
+use serde_json::json;
+
 use crate::fake::{Fake, TOKEN};
 use crate::sandbox::Sandbox;
-use crate::tmux::Tmux;
+use crate::tmux::{Begun, Tmux};
 
 const CONFIRM: &str = "Lend this machine?";
-const ASKED: &str = "Esc denies once";
+pub(crate) const ASKED: &str = "Esc denies once";
 
 /// A machine that is lent, confirmed with Yes.
-struct Lent {
-    sandbox: Sandbox,
-    fake: Fake,
-    tmux: Tmux,
+pub(crate) struct Lent {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) fake: Fake,
+    pub(crate) tmux: Tmux,
 }
 
 impl Lent {
-    fn new() -> Self {
-        let (sandbox, fake) = (Sandbox::new(), Fake::start());
-        let tmux = Tmux::run(&sandbox, &["connect", &fake.url(), TOKEN]);
-        tmux.until(CONFIRM, 1);
-        tmux.keys(&["Up", "Up", "Enter"]);
-        fake.linked();
+    pub(crate) fn new() -> Self {
+        Self::begun(Sandbox::new(), Fake::start(), &Begun::default())
+    }
+
+    fn begun(sandbox: Sandbox, fake: Fake, begun: &Begun<'_>) -> Self {
+        let tmux = Self::lend(&sandbox, &fake, &[], begun);
         Self {
             sandbox,
             fake,
             tmux,
         }
+    }
+
+    fn lend(sandbox: &Sandbox, fake: &Fake, dir: &[&str], begun: &Begun<'_>) -> Tmux {
+        let url = fake.url();
+        let args = [&["connect", &url, TOKEN], dir].concat();
+        let tmux = Tmux::begin(sandbox, &args, begun);
+        tmux.until(CONFIRM, 1);
+        tmux.keys(&["Up", "Up", "Enter"]);
+        fake.linked();
+        tmux
+    }
+
+    /// Ends the link, and lends another directory of the same machine.
+    fn elsewhere(self, dir: &str) -> Self {
+        self.tmux.keys(&["C-c"]);
+        self.tmux.until("ended with 0.", 1);
+        let fake = Fake::start();
+        let tmux = Self::lend(&self.sandbox, &fake, &[dir], &Begun::default());
+        Self { fake, tmux, ..self }
     }
 
     /// Has a file written, and answers the question with these keys. The reason
@@ -46,7 +71,7 @@ impl Lent {
         self.fake.reply(id)
     }
 
-    fn written(&self) -> Option<String> {
+    pub(crate) fn written(&self) -> Option<String> {
         std::fs::read_to_string(self.sandbox.dir().join("b.txt")).ok()
     }
 }
@@ -159,6 +184,28 @@ fn always_allow_is_kept() {
 }
 
 #[test]
+fn a_lasting_answer_is_for_its_place_and_for_no_other_directory() {
+    let lent = Lent::new();
+    let dir = lent.sandbox.dir();
+    for name in ["one", "other"] {
+        lent.sandbox.file(&format!("{name}/c.txt"), "c");
+    }
+    let inner = |name: &str| dir.join(name).display().to_string();
+    let one = lent.elsewhere(&inner("one"));
+    assert_eq!(one.answered("gw_1", &["3", "Enter"]), None);
+    // A file of the same name in another directory is another file.
+    let other = one.elsewhere(&inner("other"));
+    let reason = other.answered("gw_2", &["4", "Enter"]);
+    assert_eq!(reason.as_deref(), Some("approval_denied"));
+    // And the very file is the same one, seen from a directory around it.
+    let around = other.elsewhere(&dir.display().to_string());
+    around.fake.write("gw_3", "one/b.txt", "gw_3");
+    assert_eq!(around.fake.reply("gw_3"), None);
+    let written = std::fs::read_to_string(dir.join("one/b.txt")).unwrap();
+    assert_eq!(written, "gw_3");
+}
+
+#[test]
 fn deny_once_is_for_once_and_always_deny_is_kept() {
     let lent = Lent::new();
     let denied = Some("approval_denied");
@@ -190,6 +237,51 @@ fn a_terminal_that_is_closed_denies_and_ends_in_order() {
     assert_eq!(lent.written(), None);
 }
 
+/// How many processes of ours speak to this server.
+fn processes(url: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().map(Result::unwrap);
+    let ours = all.filter(|process| {
+        // One that ended meanwhile is none.
+        let program = std::fs::read_link(process.path().join("exe")).unwrap_or_default();
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        program.ends_with("portcullis") && String::from_utf8_lossy(&line).contains(url)
+    });
+    ours.count()
+}
+
+#[test]
+fn a_terminal_that_is_closed_at_the_confirmation_lends_nothing() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let tmux = Tmux::run(&sandbox, &["connect", &url, TOKEN]);
+    tmux.until(CONFIRM, 1);
+    assert_eq!(processes(&url), 1);
+    tmux.close();
+    let began = Instant::now();
+    while processes(&url) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "it goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fake.count(), 0);
+}
+
+#[test]
+fn what_is_asked_and_told_is_never_on_standard_output() {
+    let sandbox = Sandbox::new();
+    let out = sandbox.data().join("out");
+    let begun = Begun {
+        out: Some(&out),
+        ..Begun::default()
+    };
+    let lent = Lent::begun(sandbox, Fake::start(), &begun);
+    assert_eq!(lent.answered("gw_1", &["1", "Enter"]), None);
+    assert!(lent.answered("gw_2", &["Escape"]).is_some());
+    lent.tmux.until("connected to", 1);
+    lent.tmux.keys(&["C-c"]);
+    lent.tmux.until("ended with 0.", 1);
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "");
+}
+
 #[test]
 fn the_same_deed_asked_twice_is_one_question() {
     let lent = Lent::new();
@@ -199,7 +291,7 @@ fn the_same_deed_asked_twice_is_one_question() {
     for id in ["gw_1", "gw_2", "gw_3"] {
         lent.fake.write(id, "b.txt", "x");
     }
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     lent.tmux.keys(&["4", "Enter"]);
     assert!(lent.fake.reply("gw_0").is_some());
     lent.tmux.until(ASKED, 2);
@@ -219,7 +311,7 @@ fn allow_once_answers_the_one_question_that_was_shown() {
     for id in ["gw_1", "gw_2"] {
         lent.fake.write(id, "b.txt", "x");
     }
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     lent.tmux.keys(&["4", "Enter"]);
     lent.tmux.until(ASKED, 2);
     lent.tmux.keys(&["1", "Enter"]);
@@ -237,7 +329,7 @@ fn keys_meant_for_a_question_that_went_away_do_not_answer_the_next() {
     lent.fake.write("gw_0", "a.txt", "x");
     lent.tmux.until(ASKED, 1);
     lent.fake.write("gw_1", "b.txt", "x");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     // Somebody answers the first at another terminal.
     let listed = lent.sandbox.run(&["approve", "list"]).with(0).out;
     let mut words = listed.split_whitespace();
@@ -248,9 +340,166 @@ fn keys_meant_for_a_question_that_went_away_do_not_answer_the_next() {
     lent.tmux.until("Nobody waits", 1);
     lent.tmux.keys(&["1", "Enter"]);
     lent.tmux.until(ASKED, 2);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     assert_eq!(lent.fake.seen("POST /gateway/response/gw_1").len(), 0);
     lent.tmux.keys(&["1", "Enter"]);
     assert_eq!(lent.fake.reply("gw_1"), None);
     assert_eq!(lent.written().as_deref(), Some("x"));
+}
+
+#[test]
+fn ctrl_c_twice_gets_out_of_a_flood_of_questions() {
+    let lent = Lent::new();
+    for n in 0..40 {
+        lent.fake
+            .write(&format!("gw_{n}"), &format!("{n}.txt"), "x");
+    }
+    lent.tmux.until(ASKED, 1);
+    lent.tmux.keys(&["C-c"]);
+    lent.tmux.until(ASKED, 2);
+    lent.tmux.keys(&["C-c"]);
+    lent.tmux.until("ended with 0.", 1);
+    lent.fake.until("POST /gateway/disconnect");
+    let made = |n| lent.sandbox.dir().join(format!("{n}.txt")).exists();
+    assert!((0..40).all(|n| !made(n)));
+}
+
+#[test]
+fn ctrl_c_twice_gets_out_of_questions_that_are_gone_before_anybody_can_answer() {
+    let lent = Lent::begun(Sandbox::new(), Fake::ours(), &Begun::default());
+    let is_out = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each waits a fifth of a second, so that the next one is always deaf.
+        scope.spawn(|| {
+            let began = Instant::now();
+            let flood = (0..).take_while(|_| !is_out.load(Ordering::Acquire));
+            for n in flood.take_while(|_| began.elapsed() < Duration::from_mins(1)) {
+                let arguments = json!({"filePath": format!("{n}.txt"), "content": "x"});
+                let call = json!({"name": "write_file", "arguments": arguments});
+                lent.fake
+                    .send(&json!({"type": "filesystem-request", "payload": {
+                    "requestId": format!("gw_{n}"), "toolCall": call,
+                    "portcullis": {"deadlineMs": 400}}}));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        lent.tmux.until("Nobody waits", 3);
+        lent.tmux.keys(&["C-c"]);
+        lent.tmux.keys(&["C-c"]);
+        let began = Instant::now();
+        while lent.tmux.count("ended with 0.") == 0 && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        is_out.store(true, Ordering::Release);
+    });
+    lent.tmux.until("ended with 0.", 1);
+    lent.fake.until("POST /gateway/disconnect");
+}
+
+#[test]
+fn a_terminal_that_is_held_up_holds_up_no_call() {
+    let lent = Lent::new();
+    lent.tmux.until("connected to", 1);
+    lent.tmux.keys(&["C-s"]);
+    for n in 0..20 {
+        let id = format!("gw_{n}");
+        lent.fake
+            .call(&id, "read_file", json!({"filePath": "a.txt"}));
+        assert_eq!(lent.fake.reply(&id), None);
+    }
+    lent.sandbox.run(&["status"]).with(0).out_has("connected");
+    lent.tmux.keys(&["C-q", "C-c"]);
+    lent.tmux.until("ended with 0.", 1);
+}
+
+/// Two writes of one file wait behind a question about another, so that they wait
+/// together; that one is denied, and then the first of the two is answered so.
+fn two_that_wait(lent: &Lent, contents: [&str; 2], answer: &str) {
+    lent.fake.write("gw_0", "a.txt", "x");
+    lent.tmux.until(ASKED, 1);
+    for (id, content) in ["gw_1", "gw_2"].into_iter().zip(contents) {
+        lent.fake.write(id, "b.txt", content);
+    }
+    until_asked(lent, 3);
+    lent.tmux.keys(&["4", "Enter"]);
+    lent.tmux.until(ASKED, 2);
+    lent.tmux.keys(&[answer, "Enter"]);
+}
+
+/// Waits until so many questions are put, shown or not.
+fn until_asked(lent: &Lent, count: usize) {
+    let began = Instant::now();
+    let listed = || lent.sandbox.run(&["approve", "list"]).with(0).out;
+    while listed().matches("An agent wants to").count() < count {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", listed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_no_for_once_is_said_to_the_very_same_deed_and_to_no_other() {
+    let lent = Lent::new();
+    two_that_wait(&lent, ["x", "x"], "4");
+    for id in ["gw_1", "gw_2"] {
+        let reason = lent.fake.reply(id);
+        assert_eq!(reason.as_deref(), Some("approval_denied"), "{id}");
+    }
+    assert_eq!(lent.tmux.count(ASKED), 2, "{}", lent.tmux.screen());
+    drop(lent);
+    // The same file, and something else written to it.
+    let lent = Lent::new();
+    two_that_wait(&lent, ["x", "y"], "4");
+    lent.tmux.until(ASKED, 3);
+    let replied = |id: &str| {
+        lent.fake
+            .seen(&format!("POST /gateway/response/{id}"))
+            .len()
+    };
+    assert_eq!(replied("gw_1") + replied("gw_2"), 1);
+    lent.tmux.keys(&["1", "Enter"]);
+    let replies = ["gw_1", "gw_2"].map(|id| lent.fake.reply(id));
+    let allowed = replies.iter().filter(|reason| reason.is_none()).count();
+    assert_eq!(allowed, 1, "{replies:?}");
+}
+
+#[test]
+fn an_answer_that_lasts_is_said_to_whatever_is_asked_about_the_resource() {
+    // For the session, for good, and never.
+    for (answer, allows) in [("2", true), ("3", true), ("5", false)] {
+        let lent = Lent::new();
+        two_that_wait(&lent, ["x", "y"], answer);
+        let replies = ["gw_1", "gw_2"].map(|id| lent.fake.reply(id));
+        assert_eq!(lent.tmux.count(ASKED), 2, "{}", lent.tmux.screen());
+        assert_eq!(lent.written().is_some(), allows);
+        for reason in replies.iter().flatten() {
+            // A yes was to a file that is not there: the slower of the two finds one.
+            let was_slower = ["changed", "already_exists"].contains(&reason.as_str());
+            assert_eq!(was_slower, allows, "{answer}: {replies:?}");
+        }
+        let done = replies.iter().filter(|reason| reason.is_none()).count();
+        assert_eq!(done > 0, allows, "{answer}: {replies:?}");
+    }
+}
+
+#[test]
+fn a_rule_about_an_odd_name_is_shown_as_it_is_stored_and_means_that_name() {
+    let lent = Lent::new();
+    let odd = "a [1] ü.txt";
+    lent.fake.write("gw_1", odd, "x");
+    lent.tmux.until(ASKED, 1);
+    lent.tmux.keys(&["3", "Enter"]);
+    assert_eq!(lent.fake.reply("gw_1"), None);
+    let stored = Store::new(lent.sandbox.data()).rules().unwrap();
+    let pattern = &stored.first().unwrap().rule.pattern;
+    let listed = lent.sandbox.run(&["rules", "list"]).with(0).out;
+    let line = listed.lines().find(|line| line.contains('ü')).unwrap();
+    assert!(line.ends_with(pattern.as_str()), "{pattern}\n{listed}");
+    // The very name, and none that it would match as a pattern.
+    lent.fake.write("gw_2", odd, "y");
+    assert_eq!(lent.fake.reply("gw_2"), None);
+    assert_eq!(lent.sandbox.text(odd), "y");
+    lent.fake.write("gw_3", "a 1 ü.txt", "x");
+    lent.tmux.until(ASKED, 2);
+    lent.tmux.keys(&["4", "Enter"]);
+    assert!(lent.fake.reply("gw_3").is_some());
 }

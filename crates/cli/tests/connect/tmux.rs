@@ -1,6 +1,6 @@
 //! A real terminal: tmux, with a server of its own for each test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +13,22 @@ pub(crate) struct Tmux {
     socket: PathBuf,
 }
 
+/// What a terminal is begun with.
+#[derive(Default)]
+pub(crate) struct Begun<'a> {
+    pub(crate) env: &'a [(&'a str, &'a str)],
+    /// Where standard output goes, if not to the terminal.
+    pub(crate) out: Option<&'a Path>,
+}
+
 impl Tmux {
     /// Runs `portcullis` with these arguments in a terminal, and keeps the
     /// terminal after its end.
     pub(crate) fn run(sandbox: &Sandbox, args: &[&str]) -> Self {
+        Self::begin(sandbox, args, &Begun::default())
+    }
+
+    pub(crate) fn begin(sandbox: &Sandbox, args: &[&str], begun: &Begun<'_>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("pc-tmux-{}-{n}", std::process::id());
@@ -24,13 +36,22 @@ impl Tmux {
             socket: std::env::temp_dir().join(name),
         };
         let quoted: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+        let env = begun
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}='{value}'"));
+        let env: Vec<String> = env.collect();
+        let out = begun
+            .out
+            .map_or(String::new(), |file| format!(" >'{}'", file.display()));
         let home = sandbox.data();
         let home = home.parent().unwrap().display();
         let command = format!(
             "cd '{}' && env -i HOME='{home}' USER=tester TERM=screen PATH=/usr/bin:/bin \
-             PORTCULLIS_DATA_DIR='{}' '{}' {}; echo \"ended with $?.\"; exec sleep 600",
+             PORTCULLIS_DATA_DIR='{}' {} '{}' {}{out}; echo \"ended with $?.\"; exec sleep 600",
             sandbox.dir().display(),
             sandbox.data().display(),
+            env.join(" "),
             env!("CARGO_BIN_EXE_portcullis"),
             quoted.join(" ")
         );
@@ -68,8 +89,9 @@ impl Tmux {
         std::thread::sleep(Duration::from_millis(150));
     }
 
+    /// What is on it, lines that it broke put together again.
     pub(crate) fn screen(&self) -> String {
-        self.tmux(&["capture-pane", "-p", "-S", "-200"])
+        self.tmux(&["capture-pane", "-p", "-J", "-S", "-200"])
     }
 
     /// How often a part is on the screen.

@@ -13,6 +13,7 @@
 mod aliases;
 mod collector;
 mod issuer;
+mod links;
 mod logs;
 mod otlp;
 #[path = "../it/sandbox.rs"]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
@@ -78,7 +78,7 @@ impl Served {
             banner.push_str(&line);
         }
         let address = banner
-            .split_once("http://")
+            .split_once("://")
             .and_then(|(_, rest)| rest.split_whitespace().next())
             .unwrap()
             .to_owned();
@@ -179,4 +179,15 @@ pub(crate) fn signal(pid: u32, name: &str) {
 pub(crate) fn token(sandbox: &Sandbox, scopes: &str) -> String {
     let came = sandbox.run(&["token", "create", "--scope", scopes]).with(0);
     came.out.trim_end().to_owned()
+}
+
+/// A cookie of the first user, by the link of the banner.
+pub(crate) fn sign_in(server: &Served) -> String {
+    let link = server.banner.split_once("/sign-in#").unwrap().1;
+    let link = link.split_whitespace().next().unwrap();
+    let signed = server
+        .ask("POST /sign-in", &[], &json!({ "link": link }).to_string())
+        .with(200);
+    let cookie = signed.field("set-cookie").unwrap();
+    cookie.split(';').next().unwrap().to_owned()
 }

@@ -5,23 +5,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
-use crate::served::{Answer, Served, token};
+use crate::served::{Answer, Served, sign_in, token};
 
 /// Within which it holds in every process.
 const PROMISED: Duration = Duration::from_millis(100);
 /// Longer than a loaded machine keeps a thread waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A cookie of the first user, by the link of the banner.
-fn sign_in(server: &Served) -> String {
-    let link = server.banner.split_once("/sign-in#").unwrap().1;
-    let link = link.split_whitespace().next().unwrap();
-    let signed = server
-        .ask("POST /sign-in", &[], &json!({ "link": link }).to_string())
-        .with(200);
-    let cookie = signed.field("set-cookie").unwrap();
-    cookie.split(';').next().unwrap().to_owned()
-}
 
 fn switch(server: &Served, cookie: &str, body: &str) -> Answer {
     server.ask("POST /filesystem/toggle", &[("cookie", cookie)], body)
@@ -117,6 +106,29 @@ fn with_files_switched_off_there_are_no_file_tools_and_the_way_back_is_told() {
     let record = sandbox.run(&["audit", "export"]).with(0).out;
     for what in ["filesystem off", "filesystem on", "switched_off"] {
         assert!(record.contains(what), "no {what:?} in {record}");
+    }
+}
+
+#[test]
+fn the_switch_of_the_seeds_prefix_is_the_same_switch() {
+    let sandbox = Sandbox::new();
+    let server = Served::start(&sandbox, &[]);
+    let person = sign_in(&server);
+    let person = [("cookie", person.as_str())];
+    let token = token(&sandbox, "fs:read");
+    let line = "POST /instance-ai/filesystem/toggle";
+    // Without a word more it is flipped, as the seed's page does it.
+    for (body, enabled) in [
+        ("{}", false),
+        ("{}", true),
+        (r#"{"enabled":false}"#, false),
+        (r#"{"enabled":true}"#, true),
+    ] {
+        let switched = server.ask(line, &person, body).with(200).json();
+        assert_eq!(switched, json!({ "enabled": enabled }), "{body}");
+        let status = if enabled { 200 } else { 403 };
+        server.get(&token, "/file?path=a.txt").with(status);
+        assert_eq!(tools(&server, &token).is_empty(), !enabled, "{body}");
     }
 }
 

@@ -10,6 +10,8 @@ use crate::kit::{How, Lent};
 
 const INIT: &str = "POST /gateway/init";
 const EVENTS: &str = "GET /gateway/events";
+/// What four tries take of their own on a busy machine.
+const SLACK: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn our_stream_goes_on_where_it_was_and_n8ns_begins_with_an_init() {
@@ -45,9 +47,18 @@ async fn errors_are_waited_out_ever_longer() {
     let began = Instant::now();
     fake.break_streams();
     fake.until(EVENTS, 5).await;
-    // 1 + 2 + 4 + 8 seconds at most, each of them a random part.
-    assert!(began.elapsed() < Duration::from_secs(16));
-    assert_eq!(lent.told.count("Waiting"), 4, "{:?}", lent.told.all());
+    let took = began.elapsed();
+    let waits = lent.told.waits();
+    assert_eq!(waits.len(), 4, "{:?}", lent.told.all());
+    // Each of them a random part.
+    let most = [1, 2, 4, 8].map(Duration::from_secs);
+    assert!(waits.iter().zip(&most).all(|(wait, most)| wait <= most));
+    // It waits as it says, and for nothing else.
+    let waited: Duration = waits.iter().sum();
+    assert!(
+        took >= waited && took < waited + SLACK,
+        "{took:?}: {waits:?}"
+    );
     fake.call("gw_1", "stat", json!({"path": "a.txt"}));
     fake.reply("gw_1").await;
     lent.end().await;
@@ -156,5 +167,53 @@ async fn where_streams_bring_nothing_events_are_looked_for() {
     drop(looked);
     fake.until_within("POST /gateway/response/gw_1", 1, Duration::from_mins(10))
         .await;
+    // Larger than any other answer.
+    let path = "x".repeat(1 << 20);
+    let call = json!({"type": "filesystem-request", "payload": {"requestId": "gw_2",
+        "toolCall": {"name": "stat", "arguments": {"path": path}}}});
+    fake.leave(8, call);
+    fake.until_within("POST /gateway/response/gw_2", 1, Duration::from_mins(10))
+        .await;
+    // Where they bring nothing, and are answered at once, they have a pause.
+    let looks = || fake.seen_of("GET /gateway/poll").len();
+    let (before, began) = (looks(), tokio::time::Instant::now());
+    fake.until_within("GET /gateway/poll", before + 3, Duration::from_mins(10))
+        .await;
+    assert!(
+        began.elapsed() >= Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
     lent.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_number_is_heard_by_who_looks_for_events() {
+    let fake = Fake::ours().await;
+    fake.fall_mute();
+    let lent = Lent::to(&fake, How::default()).await;
+    let call = |id: &str| {
+        json!({"type": "filesystem-request", "payload": {
+            "requestId": id, "toolCall": {"name": "stat", "arguments": {"path": "a.txt"}}}})
+    };
+    fake.leave(7, call("gw_1"));
+    // As our own server has it: of the same look, a call comes after it.
+    let cancel = json!({"type": "cancel", "payload": {"requestId": "gw_0"}});
+    fake.leave(None, cancel);
+    fake.leave(8, call("gw_2"));
+    for id in ["gw_1", "gw_2"] {
+        let reply = format!("POST /gateway/response/{id}");
+        fake.until_within(&reply, 1, Duration::from_mins(10)).await;
+    }
+    assert_eq!(fake.seen_of(EVENTS).len(), 2, "no stream is tried again");
+    let asked = fake.seen_of("GET /gateway/poll").len();
+    let next = fake
+        .until_within("GET /gateway/poll", asked + 1, Duration::from_mins(10))
+        .await;
+    assert_eq!(next.query.as_deref(), Some("after=8"));
+    fake.leave(
+        None,
+        json!({"type": "replaced", "payload": {"by": "ada@desk"}}),
+    );
+    assert_eq!(lent.ended().await, Ended::Replaced("ada@desk".into()));
 }

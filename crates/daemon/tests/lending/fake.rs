@@ -1,5 +1,5 @@
-//! A server that lends itself to tests: speaks n8n's dialect or ours, remembers
-//! what it was told, and misbehaves on demand.
+//! A server that lends itself to tests: speaks n8n's dialect, ours or the seed's,
+//! remembers what it was told, and misbehaves on demand.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use portcullis_link::event_frame;
+use portcullis_link::{Dialect, event_frame};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -28,6 +28,8 @@ pub(crate) struct Seen {
     /// `POST /gateway/init`.
     pub(crate) what: String,
     pub(crate) key: String,
+    /// What stood behind the path.
+    pub(crate) query: Option<String>,
     pub(crate) after: Option<String>,
     pub(crate) body: Value,
 }
@@ -45,13 +47,17 @@ struct State {
     looked_for: Vec<Value>,
     /// Streams open and bring nothing.
     mute: bool,
+    /// Events want their key in the query.
+    wants_query: bool,
+    /// No reply is taken.
+    takes_none: bool,
 }
 
 #[derive(Clone)]
 pub(crate) struct Fake {
     state: Arc<Mutex<State>>,
     pub(crate) port: u16,
-    ours: bool,
+    dialect: Dialect,
     came: Arc<tokio::sync::Notify>,
 }
 
@@ -59,23 +65,27 @@ const TOKEN: &str = "gw_0123456789abcdef0123456789abcdef";
 
 impl Fake {
     pub(crate) async fn n8n() -> Self {
-        Self::start(false, None).await
+        Self::start(Dialect::Shipped, None).await
     }
 
     pub(crate) async fn ours() -> Self {
-        Self::start(true, None).await
+        Self::start(Dialect::Ours, None).await
+    }
+
+    pub(crate) async fn seed() -> Self {
+        Self::start(Dialect::Seed, None).await
     }
 
     pub(crate) async fn encrypted(tls: TlsAcceptor) -> Self {
-        Self::start(false, Some(tls)).await
+        Self::start(Dialect::Shipped, Some(tls)).await
     }
 
-    async fn start(ours: bool, tls: Option<TlsAcceptor>) -> Self {
+    pub(crate) async fn start(dialect: Dialect, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let fake = Self {
             state: Arc::default(),
             port: listener.local_addr().unwrap().port(),
-            ours,
+            dialect,
             came: Arc::default(),
         };
         let serving = fake.clone();
@@ -116,15 +126,22 @@ impl Fake {
             header("x-gateway-key").unwrap_or_default(),
             header("last-event-id"),
         );
+        let query = request.uri().query().map(str::to_owned);
         let path = request.uri().path().to_owned();
-        let path = path.strip_prefix("/rest/instance-ai").unwrap_or(&path);
+        // As a path of another dialect's it is nowhere here.
+        let below = match self.dialect {
+            Dialect::Seed => "/instance-ai",
+            Dialect::Shipped | Dialect::Ours => "/rest/instance-ai",
+        };
+        let path = path.strip_prefix(below).unwrap_or(&path);
         let what = format!("{} {path}", request.method());
         let bytes = request.into_body().collect().await.unwrap().to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let answer = self.decide(&what, &key);
+        let answer = self.decide(&what, &key, query.as_deref());
         let seen = Seen {
             what,
             key,
+            query,
             after,
             body,
         };
@@ -133,14 +150,38 @@ impl Fake {
         answer
     }
 
-    fn decide(&self, what: &str, key: &str) -> Response<Either<Full<Bytes>, Stream>> {
+    fn decide(
+        &self,
+        what: &str,
+        key: &str,
+        query: Option<&str>,
+    ) -> Response<Either<Full<Bytes>, Stream>> {
         let mut state = self.state.lock().unwrap();
         let planned = state.statuses.iter().position(|(of, _)| what.contains(of));
         if let Some((_, status)) = planned.and_then(|at| state.statuses.remove(at)) {
             return plain(status, &json!({"code": status, "message": "as planned"}));
         }
+        if what.contains("/instance-ai/") {
+            return plain(404, &json!({"code": 404, "message": "Not Found"}));
+        }
         let is_paired = state.session.as_deref() == Some(key);
+        let is_keyed = query
+            == state
+                .session
+                .as_ref()
+                .map(|key| format!("apiKey={key}"))
+                .as_deref();
+        let done = |data: Value| match self.dialect {
+            Dialect::Seed => plain(200, &data),
+            Dialect::Shipped | Dialect::Ours => plain(200, &json!({ "data": data })),
+        };
         match what {
+            _ if state.takes_none && what.contains("/response/") => {
+                plain(503, &json!({"code": 503, "message": "not now"}))
+            }
+            "GET /gateway/events" if state.wants_query && !is_keyed => {
+                plain(403, &json!({"code": 403, "message": "Invalid gateway key"}))
+            }
             "POST /gateway/init" => {
                 let mut data = json!({"ok": true});
                 if key == TOKEN && state.pairings == 0 {
@@ -150,11 +191,11 @@ impl Fake {
                 } else if !is_paired {
                     return plain(403, &json!({"code": 403, "message": "Invalid gateway key"}));
                 }
-                if self.ours {
+                if self.dialect.is_ours() {
                     data["portcullis"] = json!({"protocol": 1, "machine": "m", "machineId": "m_1",
                         "pingSeconds": 15});
                 }
-                plain(200, &json!({"data": data}))
+                done(data)
             }
             _ if !is_paired => plain(403, &json!({"code": 403, "message": "Invalid gateway key"})),
             "GET /gateway/events" => {
@@ -169,7 +210,7 @@ impl Fake {
                 let events = std::mem::take(&mut state.looked_for);
                 plain(200, &json!({"data": {"events": events}}))
             }
-            _ => plain(200, &json!({"data": {"ok": true}})),
+            _ => done(json!({"ok": true})),
         }
     }
 
@@ -195,11 +236,26 @@ impl Fake {
         self.state.lock().unwrap().session = None;
     }
 
+    /// Knows a key that needs no pairing.
+    pub(crate) fn know(&self, key: &str) {
+        self.state.lock().unwrap().session = Some(key.to_owned());
+    }
+
+    /// From now on events want their key in the query.
+    pub(crate) fn want_query(&self) {
+        self.state.lock().unwrap().wants_query = true;
+    }
+
+    pub(crate) fn take_replies(&self, taken: bool) {
+        self.state.lock().unwrap().takes_none = !taken;
+    }
+
     pub(crate) fn fall_mute(&self) {
         self.state.lock().unwrap().mute = true;
     }
 
-    pub(crate) fn leave(&self, id: u64, event: Value) {
+    pub(crate) fn leave(&self, id: impl Into<Option<u64>>, event: Value) {
+        let id: Option<u64> = id.into();
         let mut state = self.state.lock().unwrap();
         state.looked_for.push(json!({"id": id, "event": event}));
     }
@@ -219,7 +275,7 @@ impl Fake {
 
     /// Sends an event; in our dialect, with the next id.
     pub(crate) fn send(&self, event: &Value) {
-        let id = self.ours.then(|| {
+        let id = self.dialect.is_ours().then(|| {
             let mut state = self.state.lock().unwrap();
             state.next_id += 1;
             state.next_id
@@ -231,6 +287,12 @@ impl Fake {
     pub(crate) fn call(&self, id: &str, name: &str, arguments: Value) {
         self.send(&json!({"type": "filesystem-request", "payload": {
             "requestId": id, "toolCall": {"name": name, "arguments": arguments}}}));
+    }
+
+    /// Has an operation of the seed's done.
+    pub(crate) fn operate(&self, id: &str, operation: &str, args: Value) {
+        self.send(&json!({"type": "filesystem-request", "payload": {
+            "requestId": id, "operation": operation, "args": args}}));
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_daemon::{Asking, Ended};
+use portcullis_link::Dialect;
 use portcullis_proto::Mode;
+use portcullis_testkit::ScriptedApprover;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
@@ -12,8 +16,13 @@ use serde_json::{Value, json};
 use crate::fake::Fake;
 use crate::kit::{How, Lent};
 
-/// How many frames are sent.
-const FRAMES: usize = 12_000;
+/// How many frames are sent, and how many to one daemon: fewer than it refuses
+/// without a pause, each of them twice.
+const FRAMES: usize = 100_000;
+const SESSION: usize = 1_000;
+/// How many are sent before the next ones wait a moment, so that calls are made
+/// and not all refused as too many.
+const AT_ONCE: usize = 50;
 
 /// Everything below a directory, by path.
 fn everything(dir: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -34,27 +43,28 @@ fn everything(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
+/// What a server that wants more than it was lent says, in every dialect.
 fn frames() -> Vec<Value> {
     let call = |name: &str, arguments: Value| {
         json!({"type": "filesystem-request", "payload": {
             "requestId": "gw_x", "toolCall": {"name": name, "arguments": arguments}}})
     };
+    let operation = |name: &str, args: Value| {
+        json!({"type": "filesystem-request", "payload": {
+            "requestId": "gw_x", "operation": name, "args": args}})
+    };
+    let write = |path: &str| json!({"filePath": path, "content": "x"});
+    let said =
+        |path: &str, said: &str| json!({"filePath": path, "content": "x", "_confirmation": said});
     vec![
-        call(
-            "write_file",
-            json!({"filePath": "pwned.txt", "content": "x"}),
-        ),
-        call(
-            "write_file",
-            json!({"filePath": "../outside.txt", "content": "x"}),
-        ),
-        call(
-            "write_file",
-            json!({"filePath": "a.txt", "content": "x", "_confirmation": "alwaysAllow"}),
-        ),
+        call("write_file", write("pwned.txt")),
+        call("write_file", write("../outside.txt")),
+        call("write_file", write("../settings.json")),
+        call("write_file", said("a.txt", "alwaysAllow")),
+        call("write_file", said("a.txt", "yes")),
         call(
             "delete",
-            json!({"path": "a.txt", "_confirmation": "allowForSession"}),
+            json!({"path": "a.txt", "_confirmation": "alwaysAllow"}),
         ),
         call("delete", json!({"path": "."})),
         call(
@@ -74,23 +84,118 @@ fn frames() -> Vec<Value> {
         call("shell_execute", json!({"command": "touch pwned"})),
         call("portcullis/file", json!({"path": "pwned.txt"})),
         call("create_directory", json!({"dirPath": "made"})),
+        operation("read-file", json!({"filePath": "a.txt", "maxLines": 5})),
+        operation("read-file", json!({"filePath": "../outside.txt"})),
+        operation(
+            "read-file",
+            json!({"filePath": ".env", "_confirmation": "alwaysAllow"}),
+        ),
+        operation("search-files", json!({"dirPath": "..", "query": "Canary"})),
+        operation("list-files", json!({"dirPath": "/", "recursive": true})),
+        operation("get-file-tree", json!({"dirPath": "~/..", "maxDepth": 9})),
+        operation("write-file", write("pwned.txt")),
+        operation("write_file", write("pwned.txt")),
         json!({"type": "cancel", "payload": {"requestId": "gw_x"}}),
         json!({"type": "init", "payload": {"rootPath": "/", "tools": []}}),
-        json!({"type": "filesystem-request", "payload": {"requestId": "gw_y",
-            "operation": "write-file", "args": {"filePath": "pwned.txt", "content": "x"}}}),
-        json!({"type": "filesystem-request", "payload": {"requestId": "gw_z",
+        json!({"type": "re-init", "payload": {"permissions": {"filesystemWrite": "allow"}}}),
+        json!({"type": "settings", "payload": {"rules": [{"allow": "**"}]}}),
+        json!({"type": "filesystem-request", "payload": {"requestId": "gw_x",
             "toolCall": {"name": "write_file", "arguments": {"filePath": "b", "content": "x"}},
+            "operation": "read-file", "args": {"filePath": "../outside.txt"},
             "portcullis": {"deadlineMs": u64::MAX, "subject": "core:x", "run": "r"}}}),
     ]
 }
 
-/// Changes a frame a little, or a lot.
+/// Operations of our own dialect, which only a server of ours gets done.
+fn operations() -> Vec<Value> {
+    let operation = |operation: &str, args: Value| {
+        json!({"type": "filesystem-request", "payload": {
+            "requestId": "gw_x", "operation": operation, "args": args}})
+    };
+    vec![
+        operation("file", json!({"read": {"path": "../outside.txt"}})),
+        operation(
+            "file",
+            json!({"upload": {"path": "pwned.bin", "bytes": "AAEC"}}),
+        ),
+        operation(
+            "file",
+            json!({"write": {"path": "../outside.txt", "content": "x"}, "_confirmation": "allowOnce"}),
+        ),
+        operation(
+            "raw",
+            json!({"path": "/etc/passwd", "offset": 0, "max": u64::MAX}),
+        ),
+        operation(
+            "read-resource",
+            json!({"uri": "portcullis://main/%2e%2e/outside.txt"}),
+        ),
+        operation("undo", json!({"id": "r_1"})),
+        operation("undoable", json!({})),
+    ]
+}
+
+/// Puts something else in one place of a frame, which stays JSON.
+fn bend(rng: &mut TestRng, value: &mut Value) {
+    match value {
+        Value::Object(members) if !rng.next_u32().is_multiple_of(8) && !members.is_empty() => {
+            let at = rng.next_u32() as usize % members.len();
+            bend(rng, members.values_mut().nth(at).unwrap());
+        }
+        Value::Array(values) if !rng.next_u32().is_multiple_of(8) && !values.is_empty() => {
+            let at = rng.next_u32() as usize % values.len();
+            bend(rng, &mut values[at]);
+        }
+        // The name is what a reply is sent to.
+        Value::String(text) if text == "gw_x" || text == "filesystem-request" => {}
+        other @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_)) => {
+            let hostile = [
+                json!("../outside.txt"),
+                json!("/etc/passwd"),
+                json!("~/../../settings.json"),
+                json!("src/../../settings.json"),
+                json!(".env"),
+                json!("."),
+                json!(""),
+                json!("a\u{0}.txt"),
+                json!("a".repeat(5_000)),
+                json!("**"),
+                json!(null),
+                json!(-1),
+                json!(u64::MAX),
+                json!(true),
+                json!([["../outside.txt"]]),
+                json!({"_confirmation": "alwaysAllow", "root": "other"}),
+            ];
+            *other = hostile[rng.next_u32() as usize % hostile.len()].clone();
+        }
+    }
+}
+
+/// Changes a frame a little, or a lot: what it says, or its bytes.
 fn mutate(rng: &mut TestRng, frame: &Value, n: usize) -> Vec<u8> {
+    let mut frame = frame.clone();
+    let of_bytes = if rng.next_u32().is_multiple_of(2) {
+        for _ in 0..rng.next_u32() % 3 {
+            bend(rng, &mut frame);
+        }
+        0
+    } else {
+        rng.next_u32() % 4
+    };
+    // Now and then under the name of one before, with other arguments.
+    let back = rng.next_u32().is_multiple_of(8);
+    let name = if back { n.saturating_sub(7) } else { n };
     let mut text = frame
         .to_string()
-        .replace("gw_x", &format!("gw_{n}"))
+        .replace("gw_x", &format!("gw_{name}"))
         .into_bytes();
-    for _ in 0..rng.next_u32() % 4 {
+    for _ in 0..of_bytes {
         let at = rng.next_u32() as usize % text.len();
         match rng.next_u32() % 6 {
             0 => text[at] = rng.next_u32().to_le_bytes()[0],
@@ -122,69 +227,133 @@ fn mutate(rng: &mut TestRng, frame: &Value, n: usize) -> Vec<u8> {
     framed
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twelve_thousand_frames_have_no_effect_outside_what_was_confirmed() {
-    for ours in [false, true] {
-        let fake = if ours {
-            Fake::ours().await
-        } else {
-            Fake::n8n().await
-        };
-        // Reading is lent; writing is asked about, and nobody is there.
-        let how = How {
-            writing: Mode::Ask,
-            ..How::default()
-        };
-        let lent = Lent::to(&fake, how).await;
-        lent.world.lines.forget();
-        let base = lent.world.scratch.base().to_owned();
-        let outside = |all: BTreeMap<String, Vec<u8>>| -> BTreeMap<String, Vec<u8>> {
-            let ours = base.join("data").display().to_string();
-            all.into_iter()
-                .filter(|(path, _)| !path.starts_with(&ours))
-                .collect()
-        };
-        let before = outside(everything(&base));
-        let modes = lent.world.gate.rules().modes;
-        let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[u8::from(ours) + 1; 32]);
-        let frames = frames();
-        for n in 0..FRAMES / 2 {
-            let frame = &frames[rng.next_u32() as usize % frames.len()];
-            fake.raw(mutate(&mut rng, frame, n));
-            if n % 50 == 49 {
-                // So that calls are made, and not all refused as too many.
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        }
-        // A frame may have ended the line before: an empty one begins anew.
-        fake.raw("\n\n");
-        let last = format!("gw_last{}", u8::from(ours));
-        for _ in 0..100 {
-            fake.call(&last, "read_file", json!({"filePath": "a.txt"}));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            if !fake
-                .seen_of(&format!("POST /gateway/response/{last}"))
-                .is_empty()
-            {
-                break;
-            }
-        }
-        let reply = fake.reply(&last).await;
-        assert_eq!(reply["result"]["structuredContent"]["content"], "one");
-        assert!(!lent.is_over());
-        assert_eq!(outside(everything(&base)), before);
-        assert_eq!(lent.world.gate.rules().modes, modes);
-        assert!(lent.world.gate.rules().stored.rules().is_empty());
-        for seen in fake.seen() {
-            let body = seen.body.to_string();
-            assert!(!body.contains("outsideCanary"), "{}", seen.what);
-            assert!(!body.contains("root:x:"), "{}", seen.what);
-        }
-        let inits = fake.seen_of("POST /gateway/init");
-        assert!(inits.iter().all(|init| init.body == inits[0].body));
-        assert!(lent.told.count("Began") > 1000, "the frames bite");
-        lent.end().await;
+/// How a machine is lent this time: by whom writing is allowed, if by anybody.
+/// Where an answer lets something through, it is none that these frames have.
+fn lent(n: usize) -> How {
+    let nobody = How {
+        writing: Mode::Ask,
+        ..How::default()
+    };
+    match n % 5 {
+        0 => How {
+            writing: Mode::Deny,
+            ..nobody
+        },
+        1 => nobody,
+        2 => How {
+            asking: Asking::Here(Arc::new(ScriptedApprover::deciding([]))),
+            ..nobody
+        },
+        3 => How {
+            asking: Asking::There,
+            ..nobody
+        },
+        _ => How::default(),
     }
+}
+
+/// Sends frames to one daemon, and looks at what is left; how many calls it took.
+async fn session(n: usize, dialect: Dialect, rng: &mut TestRng) -> usize {
+    let fake = Fake::start(dialect, None).await;
+    let how = lent(n);
+    let may_write = how.writing == Mode::Allow;
+    let lent = Lent::to(&fake, how).await;
+    let base = lent.world.scratch.base().to_owned();
+    let left_alone = |all: BTreeMap<String, Vec<u8>>| -> BTreeMap<String, Vec<u8>> {
+        // Where changes are kept for undo; and the root, where changing is lent.
+        let mut spared = vec![base.join("data").display().to_string()];
+        spared.extend(may_write.then(|| base.join("root").display().to_string()));
+        all.into_iter()
+            .filter(|(path, _)| !spared.iter().any(|spared| path.starts_with(spared)))
+            .collect()
+    };
+    let before = left_alone(everything(&base));
+    assert!(before.keys().any(|path| path.ends_with("settings.json")));
+    let modes = lent.world.gate.rules().modes;
+    let mut frames = frames();
+    if dialect.is_ours() {
+        frames.extend(operations());
+    }
+    for n in 0..SESSION {
+        let frame = &frames[rng.next_u32() as usize % frames.len()];
+        fake.raw(mutate(rng, frame, n));
+        if n % AT_ONCE == AT_ONCE - 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // A frame may have ended the line before: an empty one begins anew.
+    fake.raw("\n\n");
+    if n < 3 {
+        // One that is larger than any may be costs its stream.
+        fake.raw(b"data: ".to_vec());
+        for _ in 0..17 {
+            fake.raw(vec![b'x'; 1 << 20]);
+        }
+        fake.until("GET /gateway/events", 2).await;
+    }
+    for _ in 0..100 {
+        let path = json!({"filePath": "src/lib.rs"});
+        match dialect {
+            Dialect::Seed => fake.operate("gw_last", "read-file", path),
+            Dialect::Shipped | Dialect::Ours => fake.call("gw_last", "read_file", path),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if !fake.seen_of("POST /gateway/response/gw_last").is_empty() {
+            break;
+        }
+    }
+    let reply = fake.reply("gw_last").await;
+    let is_read = reply["data"]["content"] == "fn main() {}"
+        || reply["result"]["structuredContent"]["content"] == "fn main() {}";
+    assert!(is_read || may_write, "{reply}");
+    // What came before it may still be under way.
+    while lent.told.count("Began") > lent.told.count("Ended") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!lent.is_over());
+    assert_eq!(left_alone(everything(&base)), before, "session {n}");
+    assert_eq!(lent.world.gate.rules().modes, modes);
+    assert!(lent.world.gate.rules().stored.rules().is_empty());
+    for seen in fake.seen() {
+        let body = seen.body.to_string();
+        assert!(!body.contains("outsideCanary"), "{}", seen.what);
+        assert!(!body.contains("root:x:"), "{}", seen.what);
+        assert!(!body.contains("SECRET=1"), "{}", seen.what);
+    }
+    let began = lent.told.count("Began");
+    if dialect.is_ours() {
+        lent.end().await;
+    } else {
+        // Told to begin anew, it offers what it offered; told again, it ends.
+        let streams = fake.seen_of("GET /gateway/events").len();
+        fake.send(&json!({"type": "gateway-disconnect"}));
+        fake.until("GET /gateway/events", streams + 1).await;
+        fake.send(&json!({"type": "gateway-disconnect"}));
+        assert_eq!(lent.ended().await, Ended::ByServer);
+    }
+    let inits = fake.seen_of("POST /gateway/init");
+    // In the seed's dialect an init tells what is there, which may have changed.
+    let said = |init: &Value| match dialect {
+        Dialect::Seed => init["rootPath"].clone(),
+        Dialect::Shipped | Dialect::Ours => init.clone(),
+    };
+    assert!(
+        inits
+            .iter()
+            .all(|init| said(&init.body) == said(&inits[0].body))
+    );
+    began
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_frames_have_no_effect_outside_what_was_confirmed() {
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32]);
+    let dialects = [Dialect::Shipped, Dialect::Ours, Dialect::Seed];
+    let mut began = 0;
+    for (n, dialect) in (0..FRAMES / SESSION).zip(dialects.into_iter().cycle()) {
+        began += session(n, dialect, &mut rng).await;
+    }
+    assert!(began > FRAMES / 5, "the frames bite: {began}");
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use portcullis_daemon::{
-    Address, Asking, Dial, Dialling, Ended, Errands, Lending, Observer, Proxies, Route, Status,
-    Surface, Trust, lend,
+    Address, Asking, Dial, Dialling, Ended, Errands, Lending, Observer, Proxies, Route, Speaking,
+    Status, Surface, Trust, lend_by,
 };
-use portcullis_gate::Approver;
+use portcullis_gate::{Approver, Clock};
 use portcullis_proto::{Mode, Principal, Secret, SessionId};
 use portcullis_testkit::{RealClock, Scratch, World, user};
 use portcullis_tools::{Here, Machine};
@@ -15,26 +15,37 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::deadlines::Endless;
 use crate::fake::Fake;
 
-/// What was told, in words.
+/// What was told, in words, and how long waits were to be.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<Vec<String>>);
+pub(crate) struct Told {
+    words: Mutex<Vec<String>>,
+    waits: Mutex<Vec<Duration>>,
+}
 
 impl Observer for Told {
     fn tell(&self, status: &Status<'_>) {
-        self.0.lock().unwrap().push(format!("{status:?}"));
+        self.words.lock().unwrap().push(format!("{status:?}"));
+        if let Status::Waiting(wait, _) = status {
+            self.waits.lock().unwrap().push(*wait);
+        }
     }
 }
 
 impl Told {
     pub(crate) fn count(&self, part: &str) -> usize {
-        let told = self.0.lock().unwrap();
+        let told = self.words.lock().unwrap();
         told.iter().filter(|one| one.contains(part)).count()
     }
 
+    pub(crate) fn waits(&self) -> Vec<Duration> {
+        self.waits.lock().unwrap().clone()
+    }
+
     pub(crate) fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.words.lock().unwrap().clone()
     }
 }
 
@@ -53,6 +64,11 @@ pub(crate) struct How {
     pub(crate) writing: Mode,
     pub(crate) asking: Asking,
     pub(crate) token: &'static str,
+    pub(crate) speaking: Speaking,
+    /// Its tools never come to an end.
+    pub(crate) is_endless: bool,
+    /// What tells how old something is that is heard.
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Default for How {
@@ -62,6 +78,9 @@ impl Default for How {
             writing: Mode::Allow,
             asking: Asking::Nobody,
             token: Fake::token(),
+            speaking: Speaking::Auto,
+            is_endless: false,
+            clock: Arc::new(RealClock::new()),
         }
     }
 }
@@ -70,7 +89,7 @@ impl Default for How {
 pub(crate) struct Lent {
     pub(crate) world: World,
     pub(crate) told: Arc<Told>,
-    ending: CancellationToken,
+    pub(crate) ending: CancellationToken,
     task: JoinHandle<Ended>,
 }
 
@@ -80,6 +99,7 @@ const FILES: &str = "
     src/lib.rs = fn main() {}
     .env = SECRET=1
     ../outside.txt = outsideCanary
+    ../settings.json = {}
 ";
 
 pub(crate) fn asked(approver: impl Approver + 'static) -> How {
@@ -124,10 +144,15 @@ impl Lent {
         );
         let machine = Here::new(Arc::new(authority)).writing();
         let tools = machine.catalog(&user());
+        let machine: Arc<dyn Machine> = if how.is_endless {
+            Arc::new(Endless(machine))
+        } else {
+            Arc::new(machine)
+        };
         let told = Arc::new(Told::default());
         let ending = CancellationToken::new();
         let lending = Lending {
-            machine: Arc::new(machine),
+            machine,
             surface: Surface {
                 root_path,
                 host: "ada@laptop".into(),
@@ -143,9 +168,10 @@ impl Lent {
             },
             route,
             key: Secret::new(how.token.as_bytes()),
+            speaking: how.speaking,
             observer: Arc::clone(&told) as Arc<dyn Observer>,
         };
-        let task = tokio::spawn(lend(lending, ending.clone()));
+        let task = tokio::spawn(lend_by(how.clock, lending, ending.clone()));
         Self {
             world,
             told,

@@ -10,9 +10,13 @@
 )]
 
 mod breaks;
+mod deadlines;
+mod door;
 mod fake;
 mod frames;
 mod kit;
 mod links;
+mod operations;
 mod questions;
+mod seed;
 mod ways;

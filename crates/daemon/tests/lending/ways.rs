@@ -16,17 +16,25 @@ use crate::kit::{How, Lent, Loopback};
 const CERTIFICATE: &[u8] = include_bytes!("../../../server/tests/http/tls/certificate.pem");
 const KEY: &[u8] = include_bytes!("../../../server/tests/http/tls/key-for-tests-only.pem");
 
+/// Of portcullis.test, which is not this machine by its looks.
+const FAR_CERTIFICATE: &[u8] = include_bytes!("tls/certificate.pem");
+const FAR_KEY: &[u8] = include_bytes!("tls/key-for-tests-only.pem");
+
 fn acceptor() -> TlsAcceptor {
+    acceptor_of(CERTIFICATE, KEY)
+}
+
+fn acceptor_of(certificate: &[u8], key: &[u8]) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(
-            CertificateDer::pem_slice_iter(CERTIFICATE)
+            CertificateDer::pem_slice_iter(certificate)
                 .map(Result::unwrap)
                 .collect(),
-            PrivateKeyDer::from_pem_slice(KEY).unwrap(),
+            PrivateKeyDer::from_pem_slice(key).unwrap(),
         )
         .unwrap();
     TlsAcceptor::from(Arc::new(config))
@@ -137,6 +145,35 @@ async fn https_goes_through_a_proxy_that_sees_who_is_spoken_to_and_no_more() {
     );
     assert!(!first.contains("gw_"), "{first}");
     assert!(fake.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_goes_through_the_tunnel_of_a_proxy() {
+    let fake = Fake::encrypted(acceptor_of(FAR_CERTIFICATE, FAR_KEY)).await;
+    let (port, asked) = proxy(fake.port).await;
+    let proxies = Proxies {
+        https: Some(format!("http://127.0.0.1:{port}")),
+        ..Proxies::default()
+    };
+    let mut trust = Trust::nobody();
+    trust.add_private(FAR_CERTIFICATE).unwrap();
+    let address = Address::parse("https://portcullis.test").unwrap();
+    let route = Route::new(address, &proxies, trust, Arc::new(Loopback(None))).unwrap();
+    let lent = Lent::by(route, How::default());
+    fake.until("GET /gateway/events", 1).await;
+    fake.call("gw_1", "read_file", json!({"filePath": "a.txt"}));
+    let reply = fake.reply("gw_1").await;
+    assert_eq!(reply["result"]["structuredContent"]["content"], "one");
+    assert_eq!(lent.end().await, Ended::Asked);
+    // Every connection is a tunnel, and nothing else was said to the proxy.
+    let asked = asked.lock().unwrap().clone();
+    assert!(!asked.is_empty());
+    for said in asked {
+        assert_eq!(
+            said,
+            "CONNECT portcullis.test:443 HTTP/1.1\r\nhost: portcullis.test:443\r\n\r\n"
+        );
+    }
 }
 
 #[tokio::test]

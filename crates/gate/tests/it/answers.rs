@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use portcullis_gate::{Answered, Caller, Claim, Decision, Reply, Surface};
-use portcullis_policy::Effect;
+use portcullis_policy::{Effect, Rule};
 use portcullis_proto::{
-    Digest, Failure, Outcome, Principal, QuestionId, Reason, SessionId, Subject, Verb,
+    Access, Digest, Failure, Group, Outcome, Principal, QuestionId, Reason, RelPath, Resource,
+    SessionId, Subject, Verb,
 };
 
 use crate::rig::{People, Rig, alone, answer, asking_rig, block, open_rig, terminal, with};
@@ -149,6 +150,56 @@ fn a_yes_about_a_protected_path_is_remembered_for_that_very_path() {
     assert!(people.questions()[0].exact_path);
     assert!(reads(&rig, caller.clone(), ".ssh"));
     assert!(!reads(&rig, caller, ".ssh/id_rsa"));
+}
+
+/// What a lasting yes to a deed on these leaves behind, of the question about `a`
+/// that somebody was asked.
+fn left_behind(verb: Verb, on: &[(&str, Access)], class: Option<&str>) -> Vec<Rule> {
+    let people = terminal(&[Decision::DenyOnce]);
+    asking_rig().reason(&with(&people), Verb::Read, "a");
+    let mut asked = people.questions()[0].clone();
+    let resource = asked.facts.resources[0].clone();
+    asked.class = class.map(str::to_owned);
+    asked.facts.verb = verb;
+    asked.facts.resources = on
+        .iter()
+        .map(|(path, access)| Resource {
+            path: RelPath::parse(path).unwrap(),
+            access: *access,
+            ..resource.clone()
+        })
+        .collect();
+    asked.rules_of(&answer(Decision::AlwaysAllow, Surface::Terminal))
+}
+
+#[test]
+fn r011_a_lasting_yes_to_a_copy_lets_nobody_change_what_was_copied() {
+    let on = [("src", Access::Read), ("b.txt", Access::Write)];
+    let left = left_behind(Verb::Copy, &on, None);
+    let left: Vec<_> = left.iter().map(|one| (one.group, &*one.pattern)).collect();
+    assert_eq!(
+        left,
+        [
+            (Group::FilesystemRead, "/src"),
+            (Group::FilesystemWrite, "/b.txt")
+        ]
+    );
+    // What an archive is made of cannot be said to be only read.
+    let people = terminal(&[Decision::DenyOnce]);
+    asking_rig().reason(&with(&people), Verb::Archive, "a");
+    let offered = &people.questions()[0].offered;
+    assert!(!offered.contains(&Decision::AlwaysAllow), "{offered:?}");
+    assert!(offered.contains(&Decision::AlwaysDeny), "{offered:?}");
+}
+
+#[test]
+fn r012_a_lasting_yes_with_a_protected_path_in_it_covers_nothing_below_the_other() {
+    let on = [("src", Access::Move), (".git/hooks/x", Access::Write)];
+    for (class, is_exact) in [(None, false), (Some("auto-exec"), true)] {
+        let left = left_behind(Verb::Move, &on, class);
+        assert_eq!(left.len(), 2);
+        assert!(left.iter().all(|one| one.exact_path == is_exact));
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn deny_everything(rig: &Rig) {
         root: None,
         pattern: "/".into(),
         covers_protected: false,
+        exact_path: false,
         source: "settings.json:1".into(),
     };
     rig.gate.replace_rules(Rules {
@@ -137,6 +138,7 @@ fn the_terms_of_a_bulk_deed_are_those_of_after_the_answer() {
             root: None,
             pattern: "/private".into(),
             covers_protected: false,
+            exact_path: false,
             source: "settings.json:1".into(),
         };
         rig.gate.replace_rules(Rules {

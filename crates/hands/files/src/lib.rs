@@ -64,7 +64,7 @@ pub use ledger::{
     RecordSubject, Records, Recovery, UnsignedTail, Verification, recover_torn,
 };
 pub use meta::Meta;
-pub use nesting::{Nesting, nesting};
+pub use nesting::{Nesting, Place, is_really, nesting, place_by_name, places};
 pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};
 pub use own_text::read_own_text;
 pub use own_write::{OwnLog, OwnPlace, write_own_text};

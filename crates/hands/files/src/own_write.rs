@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use portcullis_proto::{Failure, Reason};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, linkat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::private_dir::PrivateDir;
@@ -33,6 +33,10 @@ pub fn write_own_text(
     place: OwnPlace,
 ) -> Result<bool, Failure> {
     let failed = |errno: Errno| unwritable(dir, name, &errno);
+    // Every start comes by here: what is there already is not worth a draft and a sync.
+    if place == OwnPlace::Free && statat(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Ok(false);
+    }
     let mut nonce = [0; 8];
     getrandom::fill(&mut nonce).map_err(|error| unwritable(dir, name, &error))?;
     let draft = format!("{name}.new-{:016x}", u64::from_le_bytes(nonce));
@@ -150,6 +154,21 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
         assert_eq!(mode(&path), 0o600);
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn where_one_is_already_nothing_is_written_beside_it() {
+        let scratch = crate::ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let dir = PrivateDir::open_or_create(scratch.path()).unwrap();
+        let changed = || {
+            let stat = fstat(dir.fd()).unwrap();
+            (stat.st_mtime, stat.st_mtime_nsec)
+        };
+        let write = |text| write_own_text(&dir, "s.json", text, OwnPlace::Free).unwrap();
+        assert!(write("one"));
+        let before = changed();
+        assert!(!write("two"));
+        assert_eq!(changed(), before);
     }
 
     #[test]

@@ -510,6 +510,7 @@ async fn tree(plan: &Plan, fs: &ScopedFs, dice: &mut Dice, path: &str) -> Option
         max_entries: 1 + dice.below(30),
         exclude: Vec::new(),
         include_ignored: true,
+        sizes: true,
         patience_us: 60_000_000,
     };
     let most = request.max_entries;

@@ -4,22 +4,34 @@
 //! over a stream of events what is asked of it. One engine for three dialects;
 //! the routes that speak them are in `http/links`.
 
+mod about;
+mod admission;
+mod again;
+mod by_tools;
 mod calls;
+mod expected;
+mod failing;
+mod far;
 mod link;
 mod offers;
+mod queue;
 mod registry;
 mod result;
 mod seed;
+mod spelling;
 mod stream;
 mod surface;
 mod there;
 
+pub(crate) use self::about::Lends;
+pub(crate) use self::admission::{Admitted, NotAdmitted, Welcome};
+pub(crate) use self::again::{KeptReply, recalled, recalled_ask};
 pub(crate) use self::calls::Calls;
-pub(crate) use self::link::{Link, Taken, said};
+pub(crate) use self::failing::said;
+pub(crate) use self::link::{Link, Listening, Taken};
 pub use self::registry::Gateway;
-pub(crate) use self::registry::{Admitted, NotAdmitted, Welcome};
 pub(crate) use self::result::Returned;
 pub(crate) use self::seed::{Tree, offer as seed_offer, returned as seed_returned};
 pub(crate) use self::stream::{early_events, events, polled};
 pub(crate) use self::surface::{BadOffer, Offer};
-pub(crate) use self::there::There;
+pub(crate) use self::there::{HERE, There, nobody_called};

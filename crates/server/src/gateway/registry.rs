@@ -6,21 +6,32 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use portcullis_gate::{Clock, Gate};
-use portcullis_link::{Dialect, Event, bounds};
-use portcullis_proto::{Failure, Reason};
-use portcullis_store::{Lent, LinkKey, LinkKeyKind, LinkedMachine, Pairing, Store, StoreError};
+use portcullis_link::{Chunk, Dialect, Event, bounds};
+use portcullis_proto::Failure;
+use portcullis_store::{LinkKey, LinkKeyKind, Pairing, Store, StoreError};
 use ring::digest::{Digest, SHA256, digest};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::link::{About, Link, Outgoing};
+use super::again::Waiters;
+use super::expected::Expected;
+use super::failing::away;
+use super::link::{Link, MAX_GATHERED, Taken};
 use super::offers::Offers;
-use super::seed::Tree;
-use super::surface::{Offer, is_within};
+use super::queue::{Hearing, Teller, queue};
+use crate::http::{Pace, Rate};
 
 /// How many daemons listen before they have introduced themselves.
 const MAX_EARLY: usize = 1_024;
+/// Bytes of pieces of replies of all of one person's machines that are held at once.
+const MAX_GATHERED_OF_ONE: usize = 2 * MAX_GATHERED;
 /// How many changes wait for who listens to them; who misses some looks anew.
 const BACKLOG: usize = 64;
+
+/// How long replies that are on their way have when the server ends: less than
+/// streams to callers have, which have to be told.
+const REPLIES_LAST: Duration = Duration::from_secs(1);
 
 /// The links of one server.
 pub struct Gateway {
@@ -34,15 +45,26 @@ pub struct Gateway {
     pairings: Mutex<HashMap<Arc<str>, Pairing>>,
     /// The key that needs no pairing, where there is one.
     fixed: Option<Fixed>,
-    /// Who listens before it has introduced itself, by its pairing token.
+    /// Who listens before it has introduced itself, by what it came with.
     early: Mutex<HashMap<String, Early>>,
-    offers: Offers,
-    number: AtomicU64,
+    pub(super) offers: Offers,
+    pub(super) number: AtomicU64,
     /// Whose machines changed.
     changes: broadcast::Sender<Arc<str>>,
     /// The [`Store::version`] that was looked at last.
     looked_at: AtomicU64,
+    /// Who waits for calls that have a name.
+    pub(super) waiters: Waiters,
+    /// Who was linked when the server before this one ended.
+    pub(super) expected: Expected,
+    /// Who tells the owner of a machine that it was lost.
+    losses: OnceLock<TellsLoss>,
+    /// Raised when the server ends: who waits for a machine does so in vain.
+    pub(super) leaving: CancellationToken,
 }
+
+/// What is done about a machine that was lost.
+type TellsLoss = Box<dyn Fn(&Link) + Send + Sync>;
 
 /// A key that needs no pairing.
 struct Fixed {
@@ -50,6 +72,8 @@ struct Fixed {
     user: Arc<str>,
     /// The machine that came with it last.
     machine: Mutex<Option<String>>,
+    /// How often daemons came with it.
+    inits: Pace,
 }
 
 impl Fixed {
@@ -70,84 +94,57 @@ pub(super) type Claimed = Arc<OnceLock<(Arc<Link>, u64)>>;
 
 /// A stream whose daemon has not introduced itself yet: the seed's dialect.
 struct Early {
-    send: mpsc::Sender<Outgoing>,
+    send: Teller,
     claimed: Claimed,
+    since: Instant,
 }
 
 /// Links by whose they are: who has one looks through their own.
 #[derive(Default)]
-struct Links {
+pub(super) struct Links {
     of: HashMap<Arc<str>, Vec<Arc<Link>>>,
-    all: usize,
+    pub(super) all: usize,
 }
 
 impl Links {
-    fn get(&self, user: &str, machine: &str) -> Option<&Arc<Link>> {
+    pub(super) fn get(&self, user: &str, machine: &str) -> Option<&Arc<Link>> {
         let own = self.of.get(user)?;
         own.iter().find(|link| &*link.id == machine)
     }
 
     /// Puts a link in; the one it takes the place of.
-    fn put(&mut self, link: Arc<Link>) -> Option<Arc<Link>> {
-        let before = self.take(&link.user, &link.id);
+    pub(super) fn put(&mut self, link: Arc<Link>) -> Option<Arc<Link>> {
+        let before = self.get(&link.user, &link.id).cloned();
+        if let Some(before) = &before {
+            self.take(before);
+        }
         let own = self.of.entry(Arc::clone(&link.user)).or_default();
         own.push(link);
         self.all += 1;
         before
     }
 
-    fn take(&mut self, user: &str, machine: &str) -> Option<Arc<Link>> {
-        let own = self.of.get_mut(user)?;
-        let at = own.iter().position(|link| &*link.id == machine)?;
-        self.all -= 1;
-        Some(own.swap_remove(at))
+    /// Takes out this very link, and none that stands for its machine since.
+    pub(super) fn take(&mut self, link: &Arc<Link>) {
+        let Some(own) = self.of.get_mut(&link.user) else {
+            return;
+        };
+        if let Some(at) = own.iter().position(|one| Arc::ptr_eq(one, link)) {
+            own.swap_remove(at);
+            self.all -= 1;
+        }
     }
 
     fn every(&self) -> impl Iterator<Item = &Arc<Link>> {
         self.of.values().flatten()
     }
 
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         self.of.retain(|_, own| {
-            own.retain(|link| !link.is_spent());
+            own.retain(|link| !link.end_if_spent());
             !own.is_empty()
         });
         self.all = self.of.values().map(Vec::len).sum();
-    }
-}
-
-/// What a daemon says of itself, checked.
-pub(crate) struct Welcome {
-    pub(crate) dialect: Dialect,
-    /// The name its owner chose, in our own dialect.
-    pub(crate) named: Option<String>,
-    pub(crate) host: String,
-    pub(crate) root: String,
-    pub(crate) offer: Offer,
-    /// What the seed's dialect uploads.
-    pub(crate) tree: Tree,
-}
-
-/// A daemon that was let in.
-pub(crate) struct Admitted {
-    pub(crate) machine: LinkedMachine,
-    /// Its key from now on, where a pairing token was used up.
-    pub(crate) session: Option<String>,
-}
-
-/// Why a daemon is not let in.
-pub(crate) enum NotAdmitted {
-    /// Its key is nobody's any more.
-    Key,
-    /// It offers what its owner was never shown: these tools, or another root.
-    Wider(String),
-    /// Something else stands in the way.
-    Failed(Failure),
-}
-
-impl From<StoreError> for NotAdmitted {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.into())
     }
 }
 
@@ -162,7 +159,10 @@ impl std::fmt::Debug for Gateway {
 impl Gateway {
     /// Nobody is linked yet.
     pub fn new(store: Store, clock: Arc<dyn Clock>, gate: Arc<Gate>) -> Self {
+        // What cannot be marked now is sent once more, and to nobody's use.
+        drop(store.fail_nameless_link_calls());
         let looked_at = AtomicU64::new(store.version().unwrap_or_default());
+        let expected = Expected::of(&store.machines(None).unwrap_or_default());
         Self {
             store,
             clock,
@@ -176,6 +176,10 @@ impl Gateway {
             number: AtomicU64::new(0),
             changes: broadcast::channel(BACKLOG).0,
             looked_at,
+            waiters: Waiters::default(),
+            expected,
+            losses: OnceLock::new(),
+            leaving: CancellationToken::new(),
         }
     }
 
@@ -193,11 +197,12 @@ impl Gateway {
             digest: digest(&SHA256, key),
             user: user.into(),
             machine: Mutex::default(),
+            inits: Pace::default(),
         });
         self
     }
 
-    fn links(&self) -> MutexGuard<'_, Links> {
+    pub(super) fn links(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,6 +223,45 @@ impl Gateway {
         self.links().get(user, machine).cloned()
     }
 
+    /// Takes a piece of a reply; the whole text, when it was the last.
+    pub(crate) fn gather(
+        &self,
+        link: &Link,
+        request: &str,
+        chunk: &Chunk,
+    ) -> Result<Option<String>, Taken> {
+        let own = self.links().of.get(&link.user).cloned();
+        let held: usize = own.iter().flatten().map(|link| link.held()).sum();
+        if held.saturating_add(chunk.text.len()) > MAX_GATHERED_OF_ONE {
+            let why = "Too many pieces of this person's machines are held already.";
+            return Err(Taken::Bad(why.to_owned()));
+        }
+        link.gather(request, chunk)
+    }
+
+    /// Lets go of what is held for calls whose time is over.
+    pub fn let_go(&self) {
+        let links: Vec<Arc<Link>> = self.links().every().cloned().collect();
+        for link in links {
+            link.held();
+        }
+    }
+
+    /// The link that stands for the machine of `link` now: that one was let go of
+    /// if its daemon stayed away while a person was asked.
+    pub(super) fn current(&self, link: &Arc<Link>) -> Result<Arc<Link>, Failure> {
+        let now = self.link(&link.user, &link.id);
+        // In another dialect it would not understand what is asked.
+        now.filter(|now| now.about().dialect == link.about().dialect)
+            .ok_or_else(away)
+    }
+
+    /// Waits a moment for machines of `user` that were linked when the server
+    /// before this one ended.
+    pub(crate) async fn settle_in(&self, user: &str) {
+        self.expected.wait(user).await;
+    }
+
     /// Hears whose machines change.
     pub(crate) fn changes(&self) -> broadcast::Receiver<Arc<str>> {
         self.changes.subscribe()
@@ -228,9 +272,22 @@ impl Gateway {
         self.changed(user);
     }
 
-    fn changed(&self, user: &Arc<str>) {
+    pub(super) fn changed(&self, user: &Arc<str>) {
         // Nobody may listen.
         let _heard = self.changes.send(Arc::clone(user));
+    }
+
+    /// From now on `tell` is called for every machine that is lost: its daemon
+    /// stayed away, or its key is gone.
+    pub(crate) fn tell_losses(&self, tell: impl Fn(&Link) + Send + Sync + 'static) {
+        // A gateway is one server's.
+        let _first = self.losses.set(Box::new(tell));
+    }
+
+    fn lost(&self, link: &Link) {
+        if let Some(tell) = self.losses.get() {
+            tell(link);
+        }
     }
 
     /// A pairing token of `user`: the same one while it counts. Waits for the disk.
@@ -262,206 +319,140 @@ impl Gateway {
         Ok(kept.or(fixed))
     }
 
-    /// Lets the daemon in that came with `presented`, which is `key`. Waits for
-    /// the disk.
-    pub(crate) fn admit(
-        &self,
-        presented: &str,
-        key: &LinkKey,
-        welcome: Welcome,
-    ) -> Result<Admitted, NotAdmitted> {
-        let now = self.clock.now_ms();
-        if self.links().all >= bounds::MAX_LINKS {
-            self.links().sweep();
-            if self.links().all >= bounds::MAX_LINKS {
-                let full = Failure::new(Reason::Overload, "Too many machines are linked already.");
-                return Err(NotAdmitted::Failed(full));
-            }
-        }
-        match (key.kind, key.machine.as_deref()) {
-            // Once more: it may have been ended while the body was on its way.
-            (LinkKeyKind::Session, Some(_))
-                if self.store.link_key(presented, now)?.as_ref() != Some(key) =>
-            {
-                Err(NotAdmitted::Key)
-            }
-            (LinkKeyKind::Session, Some(id)) => match self.store.machine(id)? {
-                Some(machine) => self.come_back(machine, welcome, now),
-                None => Err(NotAdmitted::Key),
-            },
-            (LinkKeyKind::Pairing, _) | (LinkKeyKind::Session, None) => {
-                self.pair(presented, welcome, now)
-            }
-            (LinkKeyKind::Fixed, before) => {
-                let admitted = self.come_unpaired(&key.user, welcome, now)?;
-                let id = &admitted.machine.id;
-                if let Some(before) = before.filter(|before| before != id) {
-                    self.disconnect(&key.user, before, Some(&Event::GatewayDisconnect))?;
-                }
-                if let Some(fixed) = &self.fixed {
-                    *fixed.machine() = Some(id.clone());
-                }
-                Ok(admitted)
-            }
-        }
-    }
-
-    /// A pairing: the owner wants this very machine, as it is now. Whoever stood
-    /// for it before is told and let go.
-    fn pair(&self, presented: &str, welcome: Welcome, now: u64) -> Result<Admitted, NotAdmitted> {
-        let pin = serde_json::to_string(&welcome.offer.pin()).unwrap_or_default();
-        let lent = Lent {
-            named: welcome.named.as_deref(),
-            host: &welcome.host,
-            root: &welcome.root,
-            surface: &pin,
-        };
-        let Some(paired) = self.store.pair(presented, lent, now)? else {
-            return Err(NotAdmitted::Key);
-        };
-        let host = welcome.host.clone();
-        let link = Link::new(
-            &paired.machine.id,
-            &paired.machine.user,
-            self.about(&paired.machine, welcome, now),
-        );
-        let link = Arc::new(link);
-        if let Some(early) = self.early().remove(presented) {
-            let number = link.adopt(early.send);
-            // A stream is claimed once: its token is used up.
-            let _first = early.claimed.set((Arc::clone(&link), number));
-        }
-        let before = self.links().put(Arc::clone(&link));
-        if let Some(before) = before {
-            let last = if before.about().dialect.is_ours() {
-                Event::Replaced { by: host }
-            } else {
-                Event::GatewayDisconnect
-            };
-            self.end(&before, Some(&last));
-        }
-        self.changed(&link.user);
-        Ok(Admitted {
-            machine: paired.machine,
-            session: Some(paired.session.expose().to_owned()),
-        })
-    }
-
     fn early(&self) -> MutexGuard<'_, HashMap<String, Early>> {
         self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody listens with a pairing token, and introduces itself later;
-    /// nothing where too many do.
-    pub(super) fn listen_early(&self, token: &str) -> Option<(mpsc::Receiver<Outgoing>, Claimed)> {
+    /// Who listened with the key that the daemon of `link` came with goes on doing
+    /// so. Other dialects than the seed's introduce themselves first: whoever listens
+    /// there is not who came, and hears nothing.
+    pub(super) fn claim_early(&self, token: &str, link: &Arc<Link>) {
+        let early = self.early().remove(token);
+        if let Some(early) = early.filter(|_| link.about().dialect == Dialect::Seed) {
+            let number = link.adopt(early.send);
+            // A stream is claimed once: nobody else finds it.
+            let _first = early.claimed.set((Arc::clone(link), number));
+        }
+    }
+
+    /// Somebody listens with a pairing token or the fixed key, and introduces
+    /// itself later; nothing where too many do.
+    pub(super) fn listen_early(&self, token: &str) -> Option<(Hearing, Claimed)> {
         let mut early = self.early();
-        early.retain(|_, one| !one.send.is_closed());
+        early.retain(|_, one| !one.send.is_closed() && one.since.elapsed() < bounds::PAIRING);
         if early.len() >= MAX_EARLY {
             return None;
         }
-        let (send, receive) = mpsc::channel(bounds::MAX_QUEUED);
+        let (send, hearing) = queue();
         let claimed = Claimed::default();
         let one = Early {
             send,
             claimed: Arc::clone(&claimed),
+            since: Instant::now(),
         };
         early.insert(token.to_owned(), one);
-        Some((receive, claimed))
+        Some((hearing, claimed))
     }
 
-    /// A daemon with the fixed key: what it offers first is what it is held to.
-    fn come_unpaired(
-        &self,
-        user: &str,
-        welcome: Welcome,
-        now: u64,
-    ) -> Result<Admitted, NotAdmitted> {
-        let pin = serde_json::to_string(&welcome.offer.pin()).unwrap_or_default();
-        let lent = Lent {
-            named: welcome.named.as_deref(),
-            host: &welcome.host,
-            root: &welcome.root,
-            surface: &pin,
-        };
-        let machine = self.store.adopt(user, lent, now)?;
-        self.come_back(machine, welcome, now)
-    }
-
-    /// A daemon that comes back: held to what its owner was shown.
-    fn come_back(
-        &self,
-        machine: LinkedMachine,
-        welcome: Welcome,
-        now: u64,
-    ) -> Result<Admitted, NotAdmitted> {
-        let id = &machine.id;
-        let beyond = welcome.offer.beyond(&machine.surface);
-        let mut wider = Vec::new();
-        if !beyond.is_empty() {
-            wider.push(format!("tools it did not offer so: {}", beyond.join(", ")));
-        }
-        if !is_within(&welcome.root, &machine.root) {
-            wider.push("another directory".to_owned());
-        }
-        if !wider.is_empty() {
-            return Err(NotAdmitted::Wider(wider.join("; ")));
-        }
-        self.store.machine_seen(id, now)?;
-        let about = self.about(&machine, welcome, now);
-        let mut links = self.links();
-        let known = links.get(&machine.user, id);
-        let user = if let Some(link) = known.filter(|link| !link.has_ended()) {
-            link.renew(about);
-            Arc::clone(&link.user)
-        } else {
-            let link = Arc::new(Link::new(id, &machine.user, about));
-            let user = Arc::clone(&link.user);
-            links.put(link);
-            user
-        };
-        drop(links);
-        self.changed(&user);
-        Ok(Admitted {
-            machine,
-            session: None,
-        })
-    }
-
-    fn about(&self, machine: &LinkedMachine, welcome: Welcome, now: u64) -> About {
-        About {
-            name: machine.name.clone(),
-            host: welcome.host,
-            root: welcome.root,
-            dialect: welcome.dialect,
-            offer: self.offers.share(welcome.offer),
-            tree: welcome.tree,
-            since_ms: now,
-            number: self.number.fetch_add(1, Ordering::Relaxed),
-            keyed: machine.paired,
+    /// A daemon came with the fixed key, as this machine.
+    pub(super) fn came_with_fixed(&self, machine: &str) {
+        if let Some(fixed) = &self.fixed {
+            *fixed.machine() = Some(machine.to_owned());
         }
     }
 
-    /// Who listened does no more: the link is waited for a moment, and when it
-    /// stays away, those who care are told.
+    /// A machine has a key of its own from now on: the fixed one stands for it no
+    /// more.
+    pub(super) fn paired_since(&self, machine: &str) {
+        if let Some(fixed) = &self.fixed {
+            fixed.machine().take_if(|one| one == machine);
+        }
+    }
+
+    /// Whether one more may come with the fixed key now; if not, when.
+    pub(super) fn pace_fixed(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
+        let fixed = self.fixed.as_ref();
+        fixed.map_or(Ok(()), |fixed| fixed.inits.step(rate, now_us))
+    }
+
+    /// Who listened does no more.
     pub(super) fn unlistened(self: &Arc<Self>, link: &Arc<Link>, number: u64) {
-        if !link.unlisten(number) {
+        if link.unlisten(number) {
+            self.watch_over(link);
+        }
+    }
+
+    /// Nobody listens: the link is waited for a moment, and when it stays away,
+    /// those who care are told.
+    pub(super) fn watch_over(self: &Arc<Self>, link: &Arc<Link>) {
+        if link.watched.swap(true, Ordering::AcqRel) {
             return;
         }
+        let mut left = link.grace_left();
         let (gateway, link) = (Arc::downgrade(self), Arc::downgrade(link));
         let waiting = async move {
-            tokio::time::sleep(bounds::GRACE).await;
-            let (Some(gateway), Some(link)) = (gateway.upgrade(), link.upgrade()) else {
-                return;
-            };
-            if !link.is_live() {
-                gateway.changed(&link.user);
-                gateway.links().sweep();
+            loop {
+                tokio::time::sleep(left).await;
+                let (Some(gateway), Some(link)) = (gateway.upgrade(), link.upgrade()) else {
+                    return;
+                };
+                // Before the look: who stops listening right after it is watched anew.
+                link.watched.store(false, Ordering::Release);
+                if !link.is_live() {
+                    return gateway.gone(&link).await;
+                }
+                let listens = link.listener().is_some();
+                if listens || link.watched.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+                left = link.grace_left();
             }
         };
         // A stream is dropped on a runtime, except where that itself ends.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(waiting);
         }
+    }
+
+    /// The daemon behind `link` stayed away.
+    async fn gone(&self, link: &Arc<Link>) {
+        self.changed(&link.user);
+        self.links().sweep();
+        // Another one may stand for the machine by now, or this one again.
+        let is_back = || {
+            let now = self.link(&link.user, &link.id);
+            now.is_some_and(|one| one.is_live())
+        };
+        if is_back() || link.has_left() {
+            return;
+        }
+        self.lost(link);
+        let (store, id) = (self.store.clone(), Arc::clone(&link.id));
+        // What is not noted costs the next server a moment's wait.
+        let noted = tokio::task::spawn_blocking(move || drop(store.machine_gone(&id)));
+        drop(noted.await);
+        if is_back() {
+            let (store, id) = (self.store.clone(), Arc::clone(&link.id));
+            let now = self.clock.now_ms();
+            let noted = tokio::task::spawn_blocking(move || drop(store.machine_seen(&id, now)));
+            drop(noted.await);
+        }
+    }
+
+    /// Ends the session of a machine, if it is that of who has the key `held`: its
+    /// daemon leaves. Whether it was. Waits for the disk.
+    pub(crate) fn leave(&self, user: &str, machine: &str, held: &str) -> Result<bool, StoreError> {
+        let link = self.link(user, machine);
+        if !self.store.end_link_session(machine, Some(held))? {
+            return Ok(false);
+        }
+        // The one that was there before the key was looked at: no later pairing's.
+        if let Some(link) = link {
+            self.links().take(&link);
+            self.end(&link, None);
+            self.changed(&link.user);
+        }
+        Ok(true)
     }
 
     /// Ends the session of a machine: its key counts no more, whoever listens is
@@ -472,8 +463,13 @@ impl Gateway {
         machine: &str,
         last: Option<&Event>,
     ) -> Result<bool, StoreError> {
-        let known = self.store.end_link_session(machine)?;
-        let link = self.links().take(user, machine);
+        let known = self.store.end_link_session(machine, None)?;
+        let mut links = self.links();
+        let link = links.get(user, machine).cloned();
+        if let Some(link) = &link {
+            links.take(link);
+        }
+        drop(links);
         let linked = link.is_some();
         if let Some(link) = link {
             self.end(&link, last);
@@ -482,16 +478,53 @@ impl Gateway {
         Ok(known || linked)
     }
 
-    fn end(&self, link: &Link, last: Option<&Event>) {
+    /// The same for who came with the fixed key: what has a key of its own by now
+    /// is not theirs to end. Whether it was. Waits for the disk.
+    pub(crate) fn disconnect_unpaired(
+        &self,
+        user: &str,
+        machine: &str,
+        last: Option<&Event>,
+    ) -> Result<bool, StoreError> {
+        if !self.store.end_unpaired_link(machine)? {
+            return Ok(false);
+        }
+        let mut links = self.links();
+        let link = links.get(user, machine).filter(|link| !link.about().keyed);
+        let link = link.cloned();
+        if let Some(link) = &link {
+            links.take(link);
+        }
+        drop(links);
+        if let Some(link) = link {
+            self.end(&link, last);
+            self.changed(&link.user);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn end(&self, link: &Link, last: Option<&Event>) {
         for request in link.end(last) {
             // What is not marked now is forgotten when its time is over.
             drop(self.store.fail_link_call(&request));
+            self.waiters.wake(&request);
+        }
+    }
+
+    /// Tells who waits for calls that were ended in the journal.
+    pub(super) fn lose(&self, link: &Link, ended: &[String]) {
+        link.lose(ended);
+        for request in ended {
+            self.waiters.wake(request);
         }
     }
 
     /// Ends the links of machines whose key is gone: another process removed
     /// them. Called as often as credentials are looked at; waits for the disk.
     pub fn refresh(&self) -> Result<(), StoreError> {
+        for machine in self.expected.given_up() {
+            self.store.machine_gone(&machine)?;
+        }
         let version = self.store.version()?;
         if self.looked_at.load(Ordering::Acquire) == version {
             return Ok(());
@@ -515,11 +548,12 @@ impl Gateway {
         }
         let gone = left;
         for link in &gone {
-            self.links().take(&link.user, &link.id);
+            self.links().take(link);
         }
         for link in gone {
             self.end(&link, Some(&Event::GatewayDisconnect));
             self.changed(&link.user);
+            self.lost(&link);
         }
         // Only now: what could not be read is looked at again.
         self.looked_at.store(version, Ordering::Release);
@@ -527,10 +561,16 @@ impl Gateway {
     }
 
     /// Lets go of every stream: the server ends, and daemons come back to the next.
+    /// Replies that are on their way have a moment; then whoever waits for one is told.
     pub(crate) fn hang_up(&self) {
         self.early().clear();
         for link in self.links().every() {
             link.hang_up();
         }
+        let leaving = self.leaving.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(REPLIES_LAST).await;
+            leaving.cancel();
+        });
     }
 }

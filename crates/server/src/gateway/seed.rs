@@ -138,6 +138,9 @@ fn is_match(pattern: &str, path: &str) -> bool {
     }
     let mut rest = pattern.as_bytes();
     while let Some((first, after)) = rest.split_first() {
+        if !reached.contains(&true) {
+            return false;
+        }
         let mut next = vec![false; bytes.len() + 1];
         let (spans, crosses, skipped) = match (first, after) {
             (b'*', [b'*', b'/', after @ ..] | [b'*', after @ ..]) => (true, true, after),
@@ -224,10 +227,7 @@ pub(crate) fn offer() -> Result<Offer, BadOffer> {
 pub(crate) fn returned(reply: SeedReply) -> Result<Returned, String> {
     match (reply.data, reply.error) {
         (Some(data), None) => Ok(Returned::of_data(data)),
-        (None, Some(error)) => Returned::parse(json!({
-            "content": [{"type": "text", "text": error}],
-            "structuredContent": {"error": error}, "isError": true,
-        })),
+        (None, Some(error)) => Ok(Returned::of_error(error)),
         (Some(_), Some(_)) | (None, None) => Err("One of data and error.".to_owned()),
     }
 }
@@ -313,5 +313,18 @@ mod tests {
         }
         let costly = "*a".repeat(64);
         assert!(!is_match(&costly, &"a".repeat(60)));
+    }
+
+    #[test]
+    fn a_pattern_that_fails_early_costs_no_more_than_that() {
+        let path = format!("a/{}", "b".repeat(4_000));
+        let pattern = format!("x/{}", "b".repeat(MAX_GLOB - 2));
+        let began = std::time::Instant::now();
+        for _ in 0..500 {
+            assert!(!is_match(&pattern, &path));
+        }
+        // Gone through to its end it is half a second of a fast machine, and
+        // several without optimisation.
+        assert!(began.elapsed().as_millis() < 1_000, "{:?}", began.elapsed());
     }
 }

@@ -11,22 +11,25 @@ use portcullis_proto::{
     Digest, Failure, Group, Json, Reason, Scope, ScopeSet, ToolCall, ToolReply, ToolSpec, Verb,
 };
 use portcullis_tools::{
-    FileAsk, Machine, RawBytes, ResourcePage, ResourceText, ResourceWatch, Task, Workspace,
+    FileAsk, Machine, MachineAsk, RawBytes, ResourcePage, ResourceText, Task, Workspace,
     unknown_tool,
 };
 use ring::digest::{Context, SHA256};
 use serde_json::{Map, Value, json};
 
+use super::about::About;
+use super::again::{Named, call_name};
 use super::calls::{Asked, Calls};
 use super::link::{Link, object};
 use super::registry::Gateway;
 use super::result::Returned;
 use super::seed::Ask;
+use super::spelling::{fill_in, leave_root};
 
 /// The machine the server runs on, among several.
-const HERE: &str = "here";
+pub(crate) const HERE: &str = "here";
 /// The argument a machine is named in.
-const MACHINE: &str = "machine";
+pub(super) const MACHINE: &str = "machine";
 /// The arguments that say what a call is about, as the record names it. What a
 /// call writes is none of them.
 const TELLING: [&str; 9] = [
@@ -41,15 +44,15 @@ const TELLING: [&str; 9] = [
     "url",
 ];
 /// How much of each is told, in bytes.
-const MAX_TOLD: usize = 200;
+pub(super) const MAX_TOLD: usize = 200;
 
 /// The linked machines of one person, for one credential.
 pub(crate) struct There {
-    gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Gateway>,
     /// The newest first; never none.
-    links: Vec<Arc<Link>>,
+    pub(super) links: Vec<Arc<Link>>,
     local: Option<Arc<dyn Machine>>,
-    scopes: ScopeSet,
+    pub(super) scopes: ScopeSet,
 }
 
 /// Whom a call is for.
@@ -107,15 +110,12 @@ impl There {
             Some(Value::String(name)) => self.named(&name),
             Some(_) => None,
         };
-        named.ok_or_else(|| {
-            Failure::new(Reason::BadArguments, "No machine of that name is linked.").hint(format!(
-                "Name one of {}, or none to mean the first.",
-                self.names().join(", ")
-            ))
-        })
+        named.ok_or_else(|| nobody_called(&self.names()))
     }
 
     async fn dispatch(&self, caller: &Caller, call: ToolCall) -> ToolReply {
+        // As it was asked for, before anything is filled in.
+        let named = call_name(caller, &call.name, &call.arguments);
         let mut arguments = object(call.arguments);
         let link = match self.target(&mut arguments) {
             Ok(Target::Link(link)) => link,
@@ -132,61 +132,72 @@ impl There {
             }
             Err(why) => return self.refused(caller, &call.name, why),
         };
+        let offered = link.about();
+        let tool = offered.offer.tool(&call.name);
+        let named = named.zip(tool).map(|(call, tool)| Named {
+            call,
+            scope: Scope::of_group(tool.group),
+            body: None,
+        });
+        replied(self.run(caller, link, &call.name, arguments, named).await)
+    }
+
+    /// Calls a tool of a linked machine, with its lines on the record.
+    pub(super) async fn run(
+        &self,
+        caller: &Caller,
+        link: &Arc<Link>,
+        name: &str,
+        mut arguments: Map<String, Value>,
+        named: Option<Named>,
+    ) -> Result<Returned, Failure> {
         let about = link.about();
-        let offered = about.offer.tool(&call.name);
+        let offered = about.offer.tool(name);
         let offered = offered.filter(|tool| self.scopes.has(Scope::of_group(tool.group)));
         let Some(offered) = offered else {
-            return self.refused(caller, &call.name, unknown_tool());
+            return Err(self.refuse(caller, name, unknown_tool()));
         };
-        fill_in(offered, &mut arguments);
-        let what = told(&about.name, &call.name, &arguments);
-        let mut relay = match self.gateway.gate.relay(caller, &what) {
-            Ok(relay) => relay,
-            Err(why) => return ToolReply::failed(&why),
-        };
+        leave_root(offered, &mut arguments);
+        if let Err(why) = fill_in(offered, &mut arguments) {
+            return Err(self.refuse(caller, name, why));
+        }
+        let what = told(&about.name, name, &arguments);
+        let mut relay = self.gateway.gate.relay(caller, &what)?;
         let passed = if about.dialect == Dialect::Seed {
-            match about.tree.ask(&call.name, &arguments) {
-                Ask::Answered(told) => Ok(Returned::of_data(told)),
-                Ask::Far(operation) => {
+            match look(&about, name, arguments).await {
+                Ok(Ask::Answered(told)) => Ok(Returned::of_data(told)),
+                Ok(Ask::Far(operation)) => {
                     let asked = Asked::Operation(operation);
-                    Calls(&self.gateway).send(link, caller, asked).await
+                    Calls(&self.gateway).send(link, caller, asked, None).await
                 }
+                Err(why) => Err(why),
             }
         } else {
             let far = Far {
-                name: call.name,
+                name: name.to_owned(),
                 arguments: Value::Object(arguments),
             };
-            self.pass_on(&mut relay, link, far).await
+            let asked = Asked::Tool(far);
+            self.pass_on(&mut relay, link, asked, named).await
         };
-        let replied = passed.and_then(|returned| {
-            let (bytes, failed) = (returned.bytes(), returned.is_error());
-            Ok((returned.into_reply()?, bytes, failed))
-        });
-        match replied {
-            Ok((reply, bytes, failed)) => {
-                if failed {
-                    relay.failed_there(bytes);
-                } else {
-                    relay.answered(bytes);
-                }
-                reply
-            }
-            Err(why) => ToolReply::failed(&relay.failed(why)),
-        }
+        let returned = settled(relay, name, passed)?;
+        Ok(returned.typed_below(&about.root, Scope::of_group(offered.group)))
     }
 
     /// Sends a call, and sends it again with its owner's yes where the machine
-    /// wants one.
-    async fn pass_on(
+    /// wants one. A name goes with both: nothing is done under it by asking.
+    pub(super) async fn pass_on(
         &self,
         relay: &mut Relay,
-        link: &Link,
-        mut call: Far,
+        link: &Arc<Link>,
+        mut asked: Asked,
+        named: Option<Named>,
     ) -> Result<Returned, Failure> {
         let calls = Calls(&self.gateway);
         let caller = relay.caller().clone();
-        let returned = calls.send(link, &caller, Asked::Tool(call.clone())).await?;
+        let returned = calls
+            .send(link, &caller, asked.clone(), named.clone())
+            .await?;
         let Some(asks) = returned.question() else {
             return Ok(returned);
         };
@@ -197,14 +208,17 @@ impl There {
                 "The machine wants its owner's yes, and takes none from here.",
             ));
         }
-        let name = &link.about().name;
+        let (called, arguments) = asked.said();
         let about = format!(
-            "on {name}: {} {} ({}, {})",
-            call.name, asks.description, asks.resource, asks.tool_group
+            "on {}: {called} {} ({}, {})",
+            link.about().name,
+            asks.description,
+            asks.resource,
+            asks.tool_group
         );
         let wanted = Wanted {
             about: &about,
-            pinned: pinned(link, &call, &asks),
+            pinned: pinned(link, called, arguments, &asks),
             for_session: takes("allowForSession"),
         };
         let answer = match relay.ask(wanted).await? {
@@ -214,10 +228,10 @@ impl There {
             | Decision::DenyOnce
             | Decision::AlwaysDeny => "allowOnce",
         };
-        if let Some(arguments) = call.arguments.as_object_mut() {
+        if let Some(arguments) = arguments.as_object_mut() {
             arguments.insert(Confirmation::ARGUMENT.to_owned(), answer.into());
         }
-        let returned = calls.send(link, &caller, Asked::Tool(call)).await?;
+        let returned = calls.send(link, &caller, asked, named).await?;
         if returned.question().is_some() {
             return Err(Failure::new(
                 Reason::ApprovalDenied,
@@ -230,26 +244,66 @@ impl There {
     fn refused(&self, caller: &Caller, name: &str, why: Failure) -> ToolReply {
         ToolReply::failed(&self.refuse(caller, name, why))
     }
+}
 
-    /// What a link does not carry.
-    fn not_offered<T>(&self, caller: &Caller, what: &str) -> Result<T, Failure> {
-        let name = self.names().into_iter().next().unwrap_or_default();
-        let why = Failure::new(
-            Reason::NotOffered,
-            format!("The linked machine {name} offers tools, and not that."),
-        )
-        .hint("Call its tools over /mcp, or disconnect it to work with this server's own files.");
-        Err(self.refuse(caller, what, why))
+/// What a call comes to in the seed's dialect. A tree may be large and a pattern
+/// costly: it is not gone through where everybody else's requests are answered.
+async fn look(
+    about: &Arc<About>,
+    name: &str,
+    arguments: Map<String, Value>,
+) -> Result<Ask, Failure> {
+    let (about, name) = (Arc::clone(about), name.to_owned());
+    let looked = tokio::task::spawn_blocking(move || about.tree.ask(&name, &arguments));
+    let looked = looked.await;
+    looked.map_err(|error| Failure::from(Reason::Bug).detail(error))
+}
+
+/// What a name comes to that no machine has.
+pub(crate) fn nobody_called(names: &[String]) -> Failure {
+    Failure::new(Reason::BadArguments, "No machine of that name is linked.").hint(format!(
+        "Name one of {}, or none to mean the first.",
+        names.join(", ")
+    ))
+}
+
+/// What a call of the tool `name` came to, put on the record.
+pub(super) fn settled(
+    relay: Relay,
+    name: &str,
+    passed: Result<Returned, Failure>,
+) -> Result<Returned, Failure> {
+    match passed {
+        Ok(returned) if returned.is_error() => {
+            relay.failed_there(returned.bytes());
+            Ok(returned)
+        }
+        Ok(mut returned) => {
+            relay.answered(returned.bytes());
+            if name == "get_file_tree" {
+                returned.name_text("tree");
+            }
+            Ok(returned)
+        }
+        Err(why) => Err(relay.failed(why)),
+    }
+}
+
+/// The same, as its caller hears it.
+pub(super) fn replied(settled: Result<Returned, Failure>) -> ToolReply {
+    match settled.and_then(Returned::into_reply) {
+        Ok(reply) => reply,
+        Err(why) => ToolReply::failed(&why),
     }
 }
 
 /// What a yes is pinned to: this call on this machine, and the words that were shown.
-fn pinned(link: &Link, call: &Far, asks: &Confirmation) -> Digest {
+fn pinned(link: &Link, called: &str, arguments: &Value, asks: &Confirmation) -> Digest {
     let mut context = Context::new(&SHA256);
-    let arguments = call.arguments.to_string();
+    let arguments = arguments.to_string();
     let parts = [
         &*link.id,
-        &call.name,
+        called,
         &arguments,
         &asks.tool_group,
         &asks.resource,
@@ -267,7 +321,7 @@ fn pinned(link: &Link, call: &Far, asks: &Confirmation) -> Digest {
 }
 
 /// Machine, tool and what it is about, for the record.
-fn told(machine: &str, tool: &str, arguments: &Map<String, Value>) -> String {
+pub(super) fn told(machine: &str, tool: &str, arguments: &Map<String, Value>) -> String {
     let mut told = format!("{machine} {tool}");
     for name in TELLING {
         if let Some(text) = arguments.get(name).and_then(Value::as_str) {
@@ -277,20 +331,6 @@ fn told(machine: &str, tool: &str, arguments: &Map<String, Value>) -> String {
         }
     }
     told
-}
-
-/// Says what our own tools take for granted and another daemon's want said: the
-/// root itself, and every file.
-fn fill_in(tool: &ToolSpec, arguments: &mut Map<String, Value>) {
-    let required = tool.input_schema.get("required").and_then(Value::as_array);
-    let wants = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
-    if wants("dirPath") && !arguments.contains_key("dirPath") {
-        arguments.insert("dirPath".to_owned(), ".".into());
-    }
-    if tool.name == "search_files" && wants("name") && !arguments.contains_key("name") {
-        let pattern = arguments.remove("filePattern");
-        arguments.insert("name".to_owned(), pattern.unwrap_or_else(|| "**/*".into()));
-    }
 }
 
 /// Lets an agent say which machine is meant.
@@ -366,12 +406,44 @@ impl Machine for There {
         self.gateway.gate.refuse(caller, Verb::Relay, name, why)
     }
 
+    fn without_files(&self) -> Failure {
+        let name = self.names().into_iter().next().unwrap_or_default();
+        Failure::new(
+            Reason::NotOffered,
+            format!("The linked machine {name} does not offer that."),
+        )
+        .hint("Changes are not told over a link: GET /stat tells a version that changes with the file. Portcullis-Machine: here means this server's own files.")
+    }
+
+    fn is_off(&self, group: Group) -> bool {
+        let link = self.links.first();
+        link.is_some_and(|link| {
+            !link
+                .about()
+                .offer
+                .tools
+                .iter()
+                .any(|tool| tool.group == group)
+        })
+    }
+
+    fn has_one_root(&self) -> bool {
+        true
+    }
+
     fn resources<'a>(
         &'a self,
-        _caller: &'a Caller,
-        _cursor: Option<String>,
+        caller: &'a Caller,
+        cursor: Option<String>,
     ) -> Task<'a, Result<ResourcePage, Failure>> {
-        Box::pin(std::future::ready(Ok((Vec::new(), None))))
+        Box::pin(async move {
+            // A list of nothing is what tools alone come to.
+            if self.lends().is_none() {
+                return Ok((Vec::new(), None));
+            }
+            let body = self.ask(caller, MachineAsk::Resources { cursor }).await?;
+            MachineAsk::page_in(&body)
+        })
     }
 
     fn read_resource<'a>(
@@ -379,19 +451,15 @@ impl Machine for There {
         caller: &'a Caller,
         uri: &'a str,
     ) -> Task<'a, Result<(ResourceText, String), Failure>> {
-        Box::pin(std::future::ready(self.not_offered(caller, uri)))
-    }
-
-    fn watch_resource<'a>(
-        &'a self,
-        caller: &'a Caller,
-        uri: &'a str,
-    ) -> Task<'a, Result<ResourceWatch, Failure>> {
-        Box::pin(std::future::ready(self.not_offered(caller, uri)))
+        Box::pin(async move {
+            let uri = uri.to_owned();
+            let body = self.ask(caller, MachineAsk::ReadResource { uri }).await?;
+            MachineAsk::resource_in(&body)
+        })
     }
 
     fn workspaces(&self) -> Vec<Workspace> {
-        Vec::new()
+        self.workspace().into_iter().collect()
     }
 
     fn file<'a>(
@@ -400,8 +468,7 @@ impl Machine for There {
         _root: Option<&'a str>,
         ask: FileAsk,
     ) -> Task<'a, Result<Json, Failure>> {
-        let what = ask.verb().as_str();
-        Box::pin(std::future::ready(self.not_offered(caller, what)))
+        Box::pin(self.ask(caller, MachineAsk::File(ask)))
     }
 
     fn raw<'a>(
@@ -409,18 +476,20 @@ impl Machine for There {
         caller: &'a Caller,
         _root: Option<&'a str>,
         path: &'a str,
-        _window: (u64, usize),
+        (offset, max): (u64, usize),
     ) -> Task<'a, Result<RawBytes, Failure>> {
-        Box::pin(std::future::ready(self.not_offered(caller, path)))
-    }
-
-    fn watch<'a>(
-        &'a self,
-        caller: &'a Caller,
-        _root: Option<&'a str>,
-        path: &'a str,
-    ) -> Task<'a, Result<ResourceWatch, Failure>> {
-        Box::pin(std::future::ready(self.not_offered(caller, path)))
+        Box::pin(async move {
+            let path = path.to_owned();
+            let ask = MachineAsk::Raw { path, offset, max };
+            let raw = MachineAsk::raw_in(&self.ask(caller, ask).await?)?;
+            if raw.bytes.len() > max {
+                return Err(Failure::new(
+                    Reason::Io,
+                    "The machine sent more than was asked for.",
+                ));
+            }
+            Ok(raw)
+        })
     }
 
     fn undoable<'a>(
@@ -428,7 +497,7 @@ impl Machine for There {
         caller: &'a Caller,
         _root: Option<&'a str>,
     ) -> Task<'a, Result<Json, Failure>> {
-        Box::pin(std::future::ready(self.not_offered(caller, "undo")))
+        Box::pin(self.ask(caller, MachineAsk::Undoable {}))
     }
 
     fn undo<'a>(
@@ -437,7 +506,8 @@ impl Machine for There {
         _root: Option<&'a str>,
         id: &'a str,
     ) -> Task<'a, Result<Json, Failure>> {
-        Box::pin(std::future::ready(self.not_offered(caller, id)))
+        let id = id.to_owned();
+        Box::pin(self.ask(caller, MachineAsk::Undo { id }))
     }
 
     fn instructions(&self) -> String {

@@ -30,6 +30,11 @@ pub(crate) struct Bodies {
 pub(crate) struct Room(Vec<OwnedSemaphorePermit>);
 
 impl Room {
+    /// Whether there is none.
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The body turned out to be so long: what it does not take is given back.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let units = if bytes <= SMALL_BODY {

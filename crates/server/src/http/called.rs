@@ -7,10 +7,16 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use portcullis_gate::Caller;
-use portcullis_proto::Trace;
+use portcullis_proto::{Failure, Reason, Trace};
 
 /// Where a client names its request, and is told the name.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Where a client gives its call a name, to ask for the same one again.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The longest name of a call.
+const MAX_CALL_NAME: usize = 128;
 
 /// The longest name that is taken. A secret of ours has 43 characters or more,
 /// so that none fits whole, and a name can stand in logs.
@@ -27,6 +33,39 @@ struct Chosen(Arc<str>);
 pub(crate) struct Names {
     chosen: Option<Chosen>,
     trace: Option<Trace>,
+    call: Option<Arc<str>>,
+}
+
+/// The name a head gives its call; an error where it is none, since who is
+/// mistaken in it would ask twice for what is done twice.
+pub(super) fn call_name(headers: &HeaderMap) -> Result<Option<Arc<str>>, NoCallName> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let text = value.to_str().map_err(|_| NoCallName)?;
+    let fits = (1..=MAX_CALL_NAME).contains(&text.len())
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if fits && values.next().is_none() {
+        Ok(Some(text.into()))
+    } else {
+        Err(NoCallName)
+    }
+}
+
+/// A head names its call, and not by a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoCallName;
+
+impl From<NoCallName> for Failure {
+    fn from(_: NoCallName) -> Self {
+        Self::new(
+            Reason::BadArguments,
+            format!(
+                "Idempotency-Key is one, of 1 to {MAX_CALL_NAME} printable ASCII characters. Nothing was done."
+            ),
+        )
+    }
 }
 
 impl Names {
@@ -35,10 +74,22 @@ impl Names {
         extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
+    /// With the name a message gave its call, where it did: before its head's.
+    pub(crate) fn calling(self, name: Option<Arc<str>>) -> Self {
+        Self {
+            call: name.or(self.call),
+            ..self
+        }
+    }
+
     /// The caller, under these names.
     pub(crate) fn onto(&self, caller: Caller) -> Caller {
         let caller = match &self.chosen {
             Some(Chosen(name)) => caller.called(Arc::clone(name)),
+            None => caller,
+        };
+        let caller = match &self.call {
+            Some(name) => caller.naming(Arc::clone(name)),
             None => caller,
         };
         match self.trace {
@@ -66,6 +117,8 @@ impl Chosen {
 pub(crate) struct Called {
     chosen: Option<Chosen>,
     name: Arc<str>,
+    /// What the call it makes is called.
+    call: Option<Arc<str>>,
 }
 
 impl Called {
@@ -77,7 +130,9 @@ impl Called {
             Some(Chosen(name)) => Arc::clone(name),
             None => format!("h_{tag}_{number}").into(),
         };
-        Self { chosen, name }
+        // One that is none is refused when the request is let in.
+        let call = call_name(headers).unwrap_or_default();
+        Self { chosen, name, call }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -87,10 +142,11 @@ impl Called {
     /// Sends the names along with a request that is part of `trace`, if there
     /// are any.
     pub(crate) fn go_along(&self, trace: Option<Trace>, extensions: &mut Extensions) {
-        if self.chosen.is_some() || trace.is_some() {
+        if self.chosen.is_some() || self.call.is_some() || trace.is_some() {
             extensions.insert(Names {
                 chosen: self.chosen.clone(),
                 trace,
+                call: self.call.clone(),
             });
         }
     }
@@ -122,6 +178,29 @@ mod tests {
         let mut reply = HeaderMap::new();
         called.mark(&mut reply);
         assert_eq!(reply.get(X_REQUEST_ID).unwrap(), called.name());
+    }
+
+    #[test]
+    fn a_call_has_one_name_that_can_be_read_or_none() {
+        let of = |values: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(value).unwrap());
+            }
+            call_name(&headers).map(|name| name.map(|name| name.as_ref().to_owned()))
+        };
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&[b"\"a b\""]), Ok(Some("\"a b\"".to_owned())));
+        assert_eq!(of(&[&[b'a'; 128]]), Ok(Some("a".repeat(128))));
+        for bad in [
+            &[&b""[..]][..],
+            &[&[b'a'; 129]],
+            &[b"a", b"a"],
+            &[b"a\tb"],
+            &["é".as_bytes()],
+        ] {
+            assert_eq!(of(bad), Err(NoCallName), "{bad:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -13,7 +13,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::desk::{HOLDS_NO_MORE, LOOK_AGAIN};
 use super::door::Standing;
 use super::reply::{Body, Reply};
-use super::shares::Place;
 
 /// Whether a reply is a stream of events.
 pub(super) fn is_stream(reply: &Reply) -> bool {
@@ -21,24 +20,31 @@ pub(super) fn is_stream(reply: &Reply) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// A body that holds a place until it was sent, or nobody reads it any more.
-struct Holding {
+/// How much of a body is handed over at once: a connection takes what it is given
+/// whole, read or not, and lets go of the body that gave it.
+const SLICE: usize = 64 * 1024;
+
+/// A body that holds something until it was sent, or nobody reads it any more.
+struct Holding<T> {
     body: Body,
-    _place: Place,
+    /// What the body gave and was not handed over yet.
+    rest: Bytes,
+    _held: T,
 }
 
-/// The reply, holding `place`.
-pub(super) fn holding(reply: Reply, place: Place) -> Reply {
+/// The reply, holding `held`: a place, or room.
+pub(super) fn holding<T: Unpin + Send + Sync + 'static>(reply: Reply, held: T) -> Reply {
     reply.map(|body| {
         Holding {
             body,
-            _place: place,
+            rest: Bytes::new(),
+            _held: held,
         }
         .boxed()
     })
 }
 
-impl http_body::Body for Holding {
+impl<T: Unpin> http_body::Body for Holding<T> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -46,15 +52,31 @@ impl http_body::Body for Holding {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                None => return Poll::Ready(None),
+            }
+        }
+        let end = self.rest.len().min(SLICE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(end)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
+        let most = hint.upper().map(|upper| upper.saturating_add(rest));
+        hint.set_lower(hint.lower().saturating_add(rest));
+        if let Some(most) = most {
+            hint.set_upper(most);
+        }
+        hint
     }
 }
 

@@ -10,7 +10,8 @@ pub(crate) const HEAD_PATIENCE: Duration = Duration::from_secs(15);
 pub(crate) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a whole body may take.
 pub(crate) const BODY_PATIENCE: Duration = Duration::from_mins(1);
-/// How long a peer may take nothing of what is sent to it.
+/// How long a peer may take nothing of what is sent to it, and how long its
+/// machine may say nothing of having it.
 pub(crate) const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests under way have at the end.
 pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_secs(10);

@@ -5,29 +5,33 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::lasting::{Handed, Taken};
 use super::limits::{
     DRAIN_PATIENCE, HANDSHAKE_PATIENCE, HEAD_PATIENCE, LEFT_TO_OTHERS, MAX_CONNECTIONS, MAX_HEAD,
-    MAX_HEADERS,
+    MAX_HEADERS, WRITE_PATIENCE,
 };
 use super::patient::Patient;
 use super::server::Server;
-use super::shares::Places;
+use super::shares::{Place, Places};
 
 /// How long to wait before taking connections again when the system has no
 /// room for one more.
@@ -130,11 +134,14 @@ pub async fn listen(
             continue;
         };
         let (server, tls) = (Arc::clone(&server), listening.tls.clone());
-        let draining = draining.clone();
-        tasks.spawn(async move {
-            serve(stream, from, tls, server, draining).await;
-            drop((place, share));
-        });
+        let connection = Connection {
+            from: network(from.ip()),
+            server,
+            draining: draining.clone(),
+            tasks: tasks.clone(),
+            room: (place, share),
+        };
+        tasks.spawn(connection.serve(stream, tls));
     }
     drop(listener);
     server.end_streams();
@@ -171,52 +178,100 @@ fn over_its_share(stream: &TcpStream, is_encrypted: bool) {
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    from: SocketAddr,
-    tls: Option<Tls>,
+/// Has the system send at once, and give up a peer that vanished without a word:
+/// what is sent to it would wait in the socket, as if it were taken, for a
+/// quarter of an hour.
+fn heed(socket: &SockRef<'_>) {
+    // Replies are written whole; waiting for more would only delay them.
+    socket.set_tcp_nodelay(true).ok();
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).ok();
+}
+
+/// One connection, and what it holds for as long as it lasts.
+struct Connection {
+    /// Whose it is.
+    from: IpAddr,
     server: Arc<Server>,
     draining: CancellationToken,
-) {
-    // Replies are written whole; waiting for more would only delay them.
-    stream.set_nodelay(true).ok();
-    match tls {
-        None => converse(Patient::new(stream), from, server, draining).await,
-        Some(Tls(acceptor)) => {
-            let shaken = tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await;
-            if let Ok(Ok(stream)) = shaken {
-                converse(Patient::new(stream), from, server, draining).await;
+    tasks: TaskTracker,
+    /// Its places among all connections, and among those of its network.
+    room: (OwnedSemaphorePermit, Place<IpAddr>),
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, tls: Option<Tls>) {
+        heed(&SockRef::from(&stream));
+        match tls {
+            None => self.converse(Patient::new(stream)).await,
+            Some(Tls(acceptor)) => {
+                let shaken =
+                    tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await;
+                if let Ok(Ok(stream)) = shaken {
+                    self.converse(Patient::new(stream)).await;
+                }
             }
+        }
+    }
+
+    async fn converse<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self {
+            from,
+            server,
+            draining,
+            tasks,
+            room,
+        } = self;
+        let handed = Arc::new(Handed::default());
+        let (serving, passing) = (Arc::clone(&server), Arc::clone(&handed));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (server, handed) = (Arc::clone(&serving), Arc::clone(&passing));
+            // Boxed: hyper has room for the whole of it for as long as the
+            // connection lasts.
+            Box::pin(async move {
+                let version = request.version();
+                let reply = server.answer(request, from).await;
+                Ok::<_, Infallible>(handed.pass(reply, version).await)
+            })
+        });
+        let mut connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_PATIENCE)
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        let lasting = tokio::select! {
+            lasting = handed.served(&mut connection) => lasting,
+            () = draining.cancelled() => {
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
+                handed.served(&mut connection).await
+            }
+        };
+        if let Some(reply) = lasting {
+            let stream = connection.into_parts().io.into_inner();
+            let taken = Taken::new(stream, reply, server.now_ms());
+            // A task of its own: this one is as large as all that went before.
+            tasks.spawn(async move {
+                taken.tell().await;
+                drop(room);
+            });
         }
     }
 }
 
-async fn converse<S>(stream: S, from: SocketAddr, server: Arc<Server>, draining: CancellationToken)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let service = service_fn(move |request| {
-        let server = Arc::clone(&server);
-        // Boxed: hyper has room for the whole of it for as long as the connection
-        // lasts, and the stream of a linked machine lasts for days.
-        Box::pin(
-            async move { Ok::<_, Infallible>(server.answer(request, network(from.ip())).await) },
-        )
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
-        .max_headers(MAX_HEADERS)
-        .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    // A peer that breaks off, or says what is no HTTP, has been told so already
-    // or is gone.
-    tokio::select! {
-        ended = connection.as_mut() => drop(ended),
-        () = draining.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            drop(connection.await);
-        }
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_vanishes_is_given_up_when_it_takes_nothing_for_long() {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        heed(&SockRef::from(&socket));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(WRITE_PATIENCE));
+        assert!(socket.tcp_nodelay().unwrap());
     }
 }

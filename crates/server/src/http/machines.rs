@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use portcullis_proto::{Failure, Principal, RootId};
-use portcullis_tools::{Extensions, Machine};
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, Json, Principal, RootId, ScopeSet, ToolCall, ToolReply};
+use portcullis_tools::{Extensions, Machine, MachineAsk, Task};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::identity::Identity;
-use crate::gateway::{Gateway, Link, There};
+use crate::gateway::{Gateway, HERE, Link, There, nobody_called, recalled, recalled_ask};
 
 /// The machines there are, for whoever asks.
 pub trait Machines: Send + Sync {
@@ -18,8 +19,37 @@ pub trait Machines: Send + Sync {
     /// it has no tools either.
     fn of(&self, identity: &Identity) -> Option<Arc<dyn Machine>>;
 
+    /// The machine of that name, of those `identity` works with; `here` is the one
+    /// this server runs on.
+    fn named(&self, identity: &Identity, name: &str) -> Result<Arc<dyn Machine>, Failure> {
+        let here = self.of(identity).filter(|_| name == HERE);
+        here.ok_or_else(|| nobody_called(&[HERE.to_owned()]))
+    }
+
     /// What there is and why, for `/status`, and whether files are switched on.
     fn status(&self, identity: &Identity, filesystem_enabled: bool) -> Value;
+
+    /// The reply to a call that needs no machine chosen: it was made before
+    /// under the same name, or names a machine that is not there now.
+    fn recall<'a>(
+        &'a self,
+        _caller: &'a Caller,
+        _scopes: ScopeSet,
+        _call: &'a ToolCall,
+    ) -> Task<'a, Option<ToolReply>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// The body of the reply to what a file route asks for, where that was done
+    /// before under the same name.
+    fn recall_ask<'a>(
+        &'a self,
+        _caller: &'a Caller,
+        _scopes: ScopeSet,
+        _ask: &'a MachineAsk,
+    ) -> Task<'a, Option<Result<Json, Failure>>> {
+        Box::pin(std::future::ready(None))
+    }
 
     /// Hears whose machines change, where any do.
     fn changes(&self) -> Option<broadcast::Receiver<Arc<str>>> {
@@ -135,6 +165,54 @@ impl Machines for Providers {
                 }
             }
         }
+    }
+
+    fn recall<'a>(
+        &'a self,
+        caller: &'a Caller,
+        scopes: ScopeSet,
+        call: &'a ToolCall,
+    ) -> Task<'a, Option<ToolReply>> {
+        match &self.gateway {
+            Some(gateway) => Box::pin(recalled(gateway, caller, scopes, call)),
+            None => Box::pin(std::future::ready(None)),
+        }
+    }
+
+    fn recall_ask<'a>(
+        &'a self,
+        caller: &'a Caller,
+        scopes: ScopeSet,
+        ask: &'a MachineAsk,
+    ) -> Task<'a, Option<Result<Json, Failure>>> {
+        match &self.gateway {
+            Some(gateway) => Box::pin(recalled_ask(gateway, caller, scopes, ask)),
+            None => Box::pin(std::future::ready(None)),
+        }
+    }
+
+    fn named(&self, identity: &Identity, name: &str) -> Result<Arc<dyn Machine>, Failure> {
+        let links = self.linked(identity);
+        let mut names: Vec<String> = links.iter().map(|link| link.about().name.clone()).collect();
+        let at = names.iter().position(|one| one == name);
+        let link = at.and_then(|at| links.into_iter().nth(at));
+        if let (Some(gateway), Some(link)) = (&self.gateway, link)
+            && let Some(there) = There::of(gateway, vec![link], None, identity.scopes)
+        {
+            return Ok(Arc::new(there));
+        }
+        let here = match &identity.principal {
+            Principal::Extension { .. } => self.of(identity),
+            Principal::Core { .. }
+            | Principal::User { .. }
+            | Principal::Token { .. }
+            | Principal::Automation { .. } => self.local.clone(),
+        };
+        if here.is_some() {
+            names.push(HERE.to_owned());
+        }
+        here.filter(|_| name == HERE)
+            .ok_or_else(|| nobody_called(&names))
     }
 
     fn changes(&self) -> Option<broadcast::Receiver<Arc<str>>> {

@@ -34,11 +34,11 @@ impl Rate {
 
 /// How far one principal is.
 #[derive(Debug, Default)]
-pub(super) struct Pace(AtomicU64);
+pub(crate) struct Pace(AtomicU64);
 
 impl Pace {
     /// Whether one more may be let through now; if not, when it may.
-    pub(super) fn step(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
+    pub(crate) fn step(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
         if rate.every_ns == 0 {
             return Ok(());
         }

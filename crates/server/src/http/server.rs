@@ -13,10 +13,10 @@ use hyper::body::Incoming;
 use portcullis_gate::{Caller, Clock, Gate};
 use portcullis_proto::Verb;
 use portcullis_store::{Store, Switch};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::called::Called;
+use super::called::{Called, call_name};
 use super::desk::{self, AuditSource, Feeds, FilesOff, Metrics};
 use super::door::{COOKIE_NAME, Door, Doorman, Met, Standing, TLS_COOKIE_NAME, presented};
 use super::guard::{Allowed, Turned};
@@ -108,7 +108,7 @@ pub struct Seen<'a> {
 pub struct Server {
     pub(crate) parts: ServerParts,
     pub(crate) shares: Arc<Shares>,
-    pub(crate) feeds: Feeds,
+    pub(crate) feeds: Arc<Feeds>,
     pub(crate) metrics: Metrics,
     /// What the cookie of a sign-in is called here.
     pub(crate) cookie: &'static str,
@@ -156,6 +156,12 @@ struct Noted {
 impl Server {
     /// Makes it; [`listen`](super::listen) starts it.
     pub fn new(parts: ServerParts) -> Arc<Self> {
+        let feeds = Arc::new(Feeds::default());
+        let telling = Arc::clone(&feeds);
+        parts.gateway.tell_losses(move |link| {
+            let told = json!({"name": link.about().name, "linked": false});
+            telling.tell(&link.user, "machine", &link.id, &told);
+        });
         Arc::new(Self {
             shares: parts.mcp.shares(),
             cookie: if parts.url.starts_with("https://") {
@@ -164,7 +170,7 @@ impl Server {
                 COOKIE_NAME
             },
             parts,
-            feeds: Feeds::default(),
+            feeds,
             metrics: Metrics::default(),
             door: Door::new(),
             requests: AtomicU64::new(0),
@@ -187,6 +193,11 @@ impl Server {
     /// Tells a person who listens to their questions something else of theirs.
     pub(super) fn tell_owner(&self, user: &str, event: &'static str, id: &str, value: &Value) {
         self.feeds.tell(user, event, id, value);
+    }
+
+    /// The time, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.parts.clock.now_ms()
     }
 
     /// Raised when streams have to end.
@@ -315,11 +326,21 @@ impl Server {
                 return no_route();
             }
         };
+        // Before it is let in: what is taken from it meanwhile counts.
+        if matches!(route.op, Op::Mcp(_) | Op::Files(_)) {
+            self.parts.gateway.settle_in(&identity.user).await;
+        }
         let now = || presented.and_then(|(via, text)| self.parts.doorman.known(via, text));
         match self.let_in(&mut identity, now_us, now) {
             Ok(()) => {}
             Err(NotIn::TooFast(wait)) => return too_fast(wait),
             Err(NotIn::Gone | NotIn::Changed(_)) => return unauthorized(),
+        }
+        if let Err(none) = call_name(&head.headers) {
+            let caller = Caller::new(identity.subject(), route.name).by_grant_alone();
+            let gate = &self.parts.gate;
+            let why = gate.refuse(&caller, Verb::Administer, "call name", none.into());
+            return reply::failure(&why);
         }
         let mut lacking = route.scope.filter(|scope| !identity.may(*scope));
         if self.parts.doorman.files(&identity.user) == Switch::Off {
@@ -503,7 +524,7 @@ fn preflight() -> Reply {
     headers.insert(
         http::header::ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static(
-            "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, portcullis-conversation, portcullis-question, portcullis-run, prefer, range, traceparent, tracestate, x-qwen-client-id, x-request-id",
+            "authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, portcullis-conversation, portcullis-machine, portcullis-question, portcullis-run, prefer, range, traceparent, tracestate, x-qwen-client-id, x-request-id",
         ),
     );
     headers.insert(

@@ -42,6 +42,11 @@ impl Holder {
             | Principal::Automation { .. } => Self(principal.clone()),
         }
     }
+
+    /// As a text: no two holders have the same.
+    pub(crate) fn label(&self) -> String {
+        self.0.label()
+    }
 }
 
 /// Who holds how much of what.

@@ -60,7 +60,7 @@ impl Handler {
             files_off: None,
             names: Names::default(),
         };
-        Self::new(Seats::One(seat), Arc::new(asking), Arc::default())
+        Self::new(Seats::One(Box::new(seat)), Arc::new(asking), Arc::default())
     }
 
     pub(super) fn for_everyone(
@@ -142,6 +142,16 @@ impl Handler {
             }
             (Some(_) | None, _) => Ok(None),
         }
+    }
+
+    /// The reply to a call that was made before under its name, or that names a
+    /// machine that is not there: no machine is chosen for it.
+    async fn recall(&self, errand: &Errand, call: &ToolCall) -> Option<ToolReply> {
+        let Seats::Each(parts) = &self.seats else {
+            return None;
+        };
+        let (caller, scopes) = (&errand.caller, errand.seat.scopes);
+        parts.machines.recall(caller, scopes, call).await
     }
 
     /// What keeps a task; for who did not begin it there is none, and that it
@@ -270,6 +280,9 @@ impl ServerHandler for Handler {
         let kept = errand.keeps(&context, &bound).then(|| call.clone());
         let machine = &errand.seat.machine;
         let call = async {
+            if let Some(reply) = self.recall(&errand, &call).await {
+                return reply;
+            }
             match self.turn(&errand, &call.name).await {
                 Ok(_turn) => machine.call(&errand.caller, call).await,
                 Err(why) => ToolReply::failed(&machine.refuse(&errand.caller, &call.name, why)),

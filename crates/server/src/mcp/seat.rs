@@ -103,7 +103,7 @@ impl Seat {
 #[derive(Clone)]
 pub(super) enum Seats {
     /// One client on a pipe.
-    One(Seat),
+    One(Box<Seat>),
     /// Whoever a request says it is from.
     Each(Arc<HttpMcpParts>),
 }
@@ -112,7 +112,7 @@ impl Seats {
     /// The seat of who sent a request.
     pub(super) fn of(&self, context: &RequestContext<RoleServer>) -> Result<Seat, ErrorData> {
         let parts = match self {
-            Self::One(seat) => return Ok(seat.clone()),
+            Self::One(seat) => return Ok(Seat::clone(seat)),
             Self::Each(parts) => parts,
         };
         let head = context.extensions.get::<Parts>();
@@ -125,6 +125,7 @@ impl Seats {
         let named = |meta: &str, header: &str| name(&context.meta, meta, &head.headers, header);
         let conversation = named("portcullis/conversation", "portcullis-conversation")?;
         let run = named("portcullis/run", "portcullis-run")?;
+        let call = named("portcullis/call", "idempotency-key")?;
         let mut subject = identity.subject();
         // The same over REST: what was allowed there for a session is here.
         let session = conversation
@@ -144,7 +145,7 @@ impl Seats {
             by_grant_alone: true,
             waits: answers::waits(&head.headers),
             files_off: head.extensions.get::<FilesOff>().cloned(),
-            names: Names::of(&head.extensions),
+            names: Names::of(&head.extensions).calling(call.map(Into::into)),
         })
     }
 }

@@ -110,6 +110,14 @@ impl Answer {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Every header, under its name in small letters.
+    pub(crate) fn fields(&self) -> Vec<(String, &str)> {
+        let fields = self.headers.iter();
+        fields
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.as_str()))
+            .collect()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -315,7 +323,12 @@ impl Connection {
 
     /// A whole reply.
     pub(crate) fn answer(&mut self) -> io::Result<Answer> {
-        let mut answer = self.head()?;
+        let head = self.head()?;
+        self.whole(head)
+    }
+
+    /// A reply whose head was read, with its body.
+    pub(crate) fn whole(&mut self, mut answer: Answer) -> io::Result<Answer> {
         if let Some(length) = answer.header("content-length") {
             answer.body = vec![0; length.parse().unwrap()];
             self.stream.read_exact(&mut answer.body)?;

@@ -316,6 +316,8 @@ fn a_daemon_that_comes_back_offers_no_more_than_its_owner_was_shown() {
         tool("read_file", "filesystem", true),
         tool("rm", "shell", false)
     ]);
+    let files = json!({"operations": 1, "root": "workspace", "kind": "workspace", "trusted": true});
+    let lends = json!({"protocol": 1, "machine": "desk", "version": "1", "files": files});
     // What wrote is now said to read, which other credentials reach.
     let disguised = json!([tool("write_file", "filesystem", true)]);
     for (what, more) in [
@@ -323,6 +325,11 @@ fn a_daemon_that_comes_back_offers_no_more_than_its_owner_was_shown() {
         ("another group", change("tools", disguised)),
         ("another root", change("rootPath", json!("/home/ada"))),
         ("a sibling", change("rootPath", json!("/home/ada/work2"))),
+        (
+            "another host",
+            change("hostIdentifier", json!("eve@laptop")),
+        ),
+        ("files beside its tools", change("portcullis", lends)),
     ] {
         let answer = daemon.init(&more);
         assert_eq!(answer.status, 409, "{what}: {}", answer.text());
@@ -344,6 +351,66 @@ fn a_daemon_that_comes_back_offers_no_more_than_its_owner_was_shown() {
     ]);
     Daemon::pair(&world, &server, "ada", &change("tools", wider));
     assert!(tools(&server, &token).contains(&"rm".to_owned()));
+}
+
+#[test]
+fn what_a_machine_was_refused_for_its_owner_can_approve() {
+    let world = World::new(Mode::Allow);
+    let token = world.token("ada", &AGENT);
+    let server = world.start();
+    let daemon = Daemon::pair(&world, &server, "ada", &init());
+    let with = |name: &str| {
+        let mut init = init();
+        init["tools"] = json!([tool(name, "shell", false)]);
+        init
+    };
+    let refused = || world.store.machines(Some("ada")).unwrap()[0].wider.clone();
+    assert_eq!(refused(), None);
+    let mut more = with("look");
+    more["rootPath"] = json!("/home/ada/all");
+    more["hostIdentifier"] = json!("ada@desk");
+    daemon.init(&more).expect(409);
+    let shown = refused().unwrap();
+    for part in ["look", "/home/ada/all", "ada@desk"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    // What its owner looked at is what they approve, whatever comes after it.
+    daemon.init(&with("rm")).expect(409);
+    assert_eq!(refused().as_ref(), Some(&shown));
+    let id = world.store.machines(Some("ada")).unwrap()[0].id.clone();
+    assert_eq!(world.store.approve_wider(&id, Some("bob")).unwrap(), None);
+    let approved = world.store.approve_wider(&id, None).unwrap();
+    assert_eq!(approved, Some(shown));
+    assert_eq!(world.store.approve_wider(&id, None).unwrap(), None);
+    daemon.init(&with("rm")).expect(409);
+    daemon.init(&more).expect(200);
+    assert!(tools(&server, &token).contains(&"look".to_owned()));
+}
+
+#[test]
+fn a_daemon_that_introduces_itself_without_end_has_to_wait() {
+    let world = World::new(Mode::Allow);
+    let server = world.start();
+    let daemon = Daemon::pair(&world, &server, "ada", &init());
+    let began = Instant::now();
+    let mut waits = 0;
+    for _ in 0..200 {
+        let answer = daemon.init(&init());
+        match answer.status {
+            200 => {}
+            429 => {
+                assert_eq!(answer.header("retry-after"), Some("1"));
+                waits += 1;
+            }
+            other => panic!("{other}: {}", answer.text()),
+        }
+    }
+    let most = 10 * (began.elapsed().as_secs() + 2);
+    assert!(200 - waits <= most, "{waits} had to wait");
+    let mut other = init();
+    other["hostIdentifier"] = json!("eve@elsewhere");
+    let refused = (0..200).map(|_| daemon.init(&other).status);
+    assert!(refused.filter(|status| *status == 409).count() <= 30);
 }
 
 #[test]
@@ -460,10 +527,17 @@ fn what_a_link_does_not_carry_says_so() {
     let server = world.start();
     let _daemon = Daemon::pair(&world, &server, "ada", &init());
     for ask in [
-        Ask::get("/file?path=notes.txt"),
+        Ask::get("/file/bytes?path=notes.txt"),
         Ask::get("/file/raw?path=notes.txt"),
+        Ask::get("/stat?path=notes.txt"),
+        Ask::get("/glob?pattern=*"),
+        Ask::get("/list?path=."),
+        Ask::get("/list?path=.&cursor=x"),
+        Ask::get("/file?path=notes.txt&cursor=x"),
         Ask::get("/watch?path=."),
         Ask::get("/undo"),
+        Ask::post("/undo", &json!({"id": "x"})),
+        Ask::post("/file/append", &json!({"path": "a", "content": "b"})),
     ] {
         let answer = server.ask(&ask.bearer(&token)).expect(400).json();
         assert_eq!(answer["reason"], "not_offered", "{answer}");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_proto::{Mode, Scope};
 use portcullis_server::routes;
-use portcullis_store::Lent;
+use portcullis_store::{Lent, Store};
 use serde_json::json;
 
 use crate::client::Ask;
@@ -29,7 +29,7 @@ fn a_key_that_is_nobodys_gets_one_answer_whatever_became_of_it() {
     let used = pairing(&world, "ada");
     let paired = store.pair(&used, LENT, now_ms()).unwrap().unwrap();
     let revoked = paired.session.expose().to_owned();
-    assert!(store.end_link_session(&paired.machine.id).unwrap());
+    assert!(store.end_link_session(&paired.machine.id, None).unwrap());
     let old = now_ms() - 10 * 60 * 1000;
     let expired = store.create_pairing("ada", old).unwrap();
     let wrong = format!("gw_{}", "x".repeat(32));
@@ -115,7 +115,7 @@ fn how_long_a_refused_key_takes_tells_nothing_of_it() {
     }
     let used = pairing(&world, "ada");
     let paired = store.pair(&used, LENT, now_ms()).unwrap().unwrap();
-    store.end_link_session(&paired.machine.id).unwrap();
+    store.end_link_session(&paired.machine.id, None).unwrap();
     let expired = store
         .create_pairing("bob", now_ms() - 10 * 60 * 1000)
         .unwrap();
@@ -126,7 +126,19 @@ fn how_long_a_refused_key_takes_tells_nothing_of_it() {
         paired.session.expose(),
         expired.token.expose(),
     ];
-    // In turns, so that whatever else the machine does falls on all of them.
+    // A difference that is there is there each time; one the machine made is not.
+    let differ = (0..3).all(|_| {
+        let medians = medians(store, keys);
+        println!("wrong, used, revoked, expired: {medians:?}");
+        let (least, most) = (medians.iter().min().unwrap(), medians.iter().max().unwrap());
+        most.as_secs_f64() / least.as_secs_f64() >= 1.5
+    });
+    assert!(!differ);
+}
+
+/// What twenty looks for each key take. In turns, so that whatever else the
+/// machine does falls on all of them.
+fn medians(store: &Store, keys: [&str; 4]) -> [Duration; 4] {
     let mut took = keys.map(|_| Vec::new());
     for _ in 0..400 {
         for (key, took) in keys.iter().zip(&mut took) {
@@ -138,16 +150,10 @@ fn how_long_a_refused_key_takes_tells_nothing_of_it() {
             took.push(began.elapsed());
         }
     }
-    let medians = took.map(|mut took| {
+    took.map(|mut took| {
         took.sort();
         took[took.len() / 2]
-    });
-    println!("wrong, used, revoked, expired: {medians:?}");
-    let (least, most) = (medians.iter().min().unwrap(), medians.iter().max().unwrap());
-    assert!(
-        most.as_secs_f64() / least.as_secs_f64() < 1.5,
-        "{medians:?}"
-    );
+    })
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_proto::{Mode, Scope};
+use portcullis_store::{BegunCall, CallName, NewCall};
 use serde_json::{Value, json};
 
 use crate::client::Ask;
@@ -75,7 +76,7 @@ fn what_has_no_result_is_sent_again_and_answered_once() {
 }
 
 #[test]
-fn a_call_under_way_when_the_server_is_killed_is_sent_again_by_the_next() {
+fn a_call_with_a_name_is_sent_again_when_the_server_was_killed_and_one_without_is_not() {
     let world = World::new(Mode::Allow);
     let server = world.start();
     let key = Daemon::pair(&world, &server, "ada", &init_of_ours("desk")).key;
@@ -87,14 +88,27 @@ fn a_call_under_way_when_the_server_is_killed_is_sent_again_by_the_next() {
         "addition": {"deadlineMs": 60_000},
     });
     let (kept, now) = (kept.to_string(), now_ms());
-    let begin = |request: &str, deadline: u64| {
-        let begun = world
-            .store
-            .begin_link_call(&machine.id, request, &kept, deadline, now);
-        begun.unwrap()
+    let begin = |request: &str, deadline: u64, name: Option<u8>| {
+        let named = name.map(|byte| CallName {
+            name: [byte; 32],
+            what: [byte; 32],
+        });
+        let call = NewCall {
+            machine: &machine.id,
+            request_id: request,
+            call: &kept,
+            deadline,
+            sent_to: Some(""),
+            named: named.map(|named| (named, Scope::FsRead)),
+        };
+        match world.store.begin_link_call(call, now).unwrap() {
+            BegunCall::New(number) => number,
+            BegunCall::Known(known) => panic!("it has no name: {known:?}"),
+        }
     };
-    begin("gw_over", now);
-    let number = begin("gw_kept", now + 30_000);
+    begin("gw_over", now, Some(1));
+    begin("gw_nameless", now + 30_000, None);
+    let number = begin("gw_kept", now + 30_000, Some(2));
     let server = world.start();
     let daemon = Daemon::with(&server, &key);
     daemon.init(&init_of_ours("desk")).expect(200);
@@ -105,6 +119,8 @@ fn a_call_under_way_when_the_server_is_killed_is_sent_again_by_the_next() {
     assert_eq!(payload["toolCall"]["arguments"], file("a"));
     assert!(payload["portcullis"]["deadlineMs"].as_u64().unwrap() <= 30_000);
     daemon.respond("gw_over", &result("late")).expect(404);
+    // Its caller went with the server it asked: nobody can ask for it again.
+    daemon.respond("gw_nameless", &result("late")).expect(404);
     daemon.respond("gw_kept", &result("done")).expect(200);
     daemon.respond("gw_kept", &result("done")).expect(404);
 }
@@ -215,7 +231,12 @@ fn a_daemon_of_ours_is_told_by_whom_it_was_replaced() {
     let mut moved = init_of_ours("desk");
     moved["hostIdentifier"] = json!("ada@other");
     moved["rootPath"] = json!("/elsewhere");
-    Daemon::pair(&world, &server, "ada", &moved);
+    let token = pairing(&world, "ada");
+    let told = Daemon::with(&server, &token)
+        .init(&moved)
+        .expect(200)
+        .json();
+    assert_eq!(told["data"]["portcullis"]["replaced"], "ada@laptop");
     let last = heard.next_unnamed().unwrap();
     assert_eq!(
         last.data,

@@ -4,7 +4,7 @@ use portcullis_proto::{Mode, Scope};
 use serde_json::{Value, json};
 
 use crate::client::{Ask, Connection};
-use crate::daemon::{call, id, next_call, pairing, text, tools};
+use crate::daemon::{Daemon, call, id, next_call, pairing, text, tools};
 use crate::world::{Running, World};
 
 const SEED: &str = "/instance-ai/gateway";
@@ -112,4 +112,51 @@ fn an_init_may_come_before_the_stream_and_a_tree_is_bounded() {
     let key = paired["sessionKey"].as_str().unwrap();
     let events = Ask::get(&format!("{SEED}/events?apiKey={key}"));
     server.connect().listen(&events, server.address);
+}
+
+#[test]
+fn who_comes_back_may_listen_first_as_well() {
+    let world = World::new(Mode::Allow);
+    let token = world.token("ada", &[Scope::FsRead]);
+    let server = world.start();
+    let pairing = pairing(&world, "ada");
+    let paired = post(&server, &pairing, "/init", &init()).expect(200).json();
+    let key = paired["sessionKey"].as_str().unwrap();
+    let stream = Ask::get(&format!("{SEED}/events?apiKey={key}"));
+    drop(server.connect().listen(&stream, server.address));
+    // It listens, and introduces itself then: its own init does not cut it off.
+    let mut events = server.connect().listen(&stream, server.address);
+    post(&server, key, "/init", &init()).expect(200);
+    let asked = json!({"filePath": "notes.txt"});
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| call(&server, &token, "read_file", &asked));
+        let event = next_call(&mut events);
+        let data = json!({"data": {"path": "notes.txt", "content": "back", "totalLines": 1}});
+        let path = format!("/response/{}", id(&event));
+        post(&server, key, &path, &data).expect(200);
+        assert_eq!(text(&called.join().unwrap()), "back");
+    });
+}
+
+#[test]
+fn who_listens_with_a_token_hears_nothing_of_a_daemon_that_did_not() {
+    let world = World::new(Mode::Allow);
+    let token = world.token("ada", &[Scope::FsRead]);
+    let server = world.start();
+    let pairing = pairing(&world, "ada");
+    // Somebody saw the token in a list of processes, and is quicker.
+    let stream = Ask::get(&format!("{SEED}/events?apiKey={pairing}"));
+    let mut overheard = server.connect().listen(&stream, server.address);
+    let daemon = Daemon::with(&server, &pairing);
+    let paired = daemon.init(&crate::daemon::init()).expect(200).json();
+    assert!(overheard.next().is_none(), "it is over");
+    let key = paired["data"]["sessionKey"].as_str().unwrap();
+    let daemon = Daemon::with(&server, key);
+    let asked = json!({"filePath": "notes.txt"});
+    std::thread::scope(|scope| {
+        // Before its own stream is there: it waits for that.
+        let called = scope.spawn(|| call(&server, &token, "read_file", &asked));
+        daemon.serve(&mut daemon.listen(), "mine");
+        assert_eq!(text(&called.join().unwrap()), "mine");
+    });
 }

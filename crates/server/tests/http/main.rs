@@ -11,21 +11,35 @@
     reason = "tests build a world of their own and may fail loudly; how much was tried is printed"
 )]
 
+mod by_tools;
 mod client;
 mod daemon;
 mod extension_roots;
 mod extensions;
 mod files;
+mod floods;
 mod gateway;
+mod gateway_again;
+mod gateway_away;
+mod gateway_fixed;
+mod gateway_heard;
 mod gateway_keys;
 mod gateway_ours;
+mod gateway_replies;
+mod gateway_retried;
 mod gateway_seed;
 mod guard;
+mod headway;
 mod hostile;
 mod isolation;
 mod issuer;
 mod kept;
+mod key_timing;
+mod lasting;
+mod lent;
+mod linked;
 mod matrix;
+mod muffled;
 mod openapi;
 mod questions;
 mod record_events;

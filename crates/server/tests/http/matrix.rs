@@ -116,6 +116,7 @@ fn world(group: Group, mode: Mode, decided: Decided) -> World {
         root: None,
         pattern: "src/**".to_owned(),
         covers_protected: false,
+        exact_path: false,
         source: "a rule".into(),
     };
     let under = |rules| {

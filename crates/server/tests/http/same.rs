@@ -12,12 +12,14 @@ mod scenarios;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use portcullis_files::Record;
 use portcullis_gate::{Answer, Decision, Surface as Spoken};
 use portcullis_policy::{Effect, Modes, PatternSet, Rule, RuleSet, Rules};
 use portcullis_proto::{Group, Mode, Scope};
 
 use self::differences::DIFFERENCES;
 use self::scenarios::scenarios;
+use crate::lent::{How, Lent};
 use crate::surfaces::{Deed, Manner, Surface, Told, line};
 use crate::world::{PATIENCE, Running, World, now_ms};
 
@@ -91,6 +93,7 @@ fn rule(effect: Effect, group: Group, pattern: &str) -> Rule {
         root: None,
         pattern: pattern.to_owned(),
         covers_protected: false,
+        exact_path: false,
         source: "a rule".into(),
     }
 }
@@ -214,6 +217,77 @@ fn seen(surface: Surface, scenario: &Scenario) -> (String, Vec<String>) {
     server.join();
     let lines = world.closings().iter().map(line).collect();
     (told.verdict, lines)
+}
+
+/// The same over a link: asked of a server, done by a machine that is lent to it
+/// and under its rules. What the server refuses by itself is on its own record.
+fn seen_over_a_link(scenario: &Scenario) -> (String, Vec<String>) {
+    let mut near = World::new(Mode::Allow);
+    if scenario.person == Person::Silent {
+        near = near.patient_for(SHORT);
+    }
+    let far = world(scenario.setting);
+    let server = near.start();
+    let lent = Lent::to(&near, &server, &far, How::named("laptop"));
+    let told = told(&near, &server, Surface::Rest, scenario);
+    lent.end();
+    server.join();
+    let is_own = |record: &&Record| {
+        let operation = record.operation.as_deref();
+        !matches!(operation, Some("relay" | "administer"))
+    };
+    let own = near.closings();
+    let mut lines: Vec<String> = own.iter().filter(is_own).map(line).collect();
+    lines.extend(far.closings().iter().map(line));
+    // Of two records, neither says what came first.
+    lines.sort();
+    (told.verdict, lines)
+}
+
+/// How a machine that lets its server ask records what is asked about: the call
+/// ends with the question, and what comes with a yes is another one.
+fn over_a_link(scenario: &Scenario) -> Vec<String> {
+    let parked = |line: &str| {
+        let (what, rest) = line.split_once(": ").unwrap();
+        let by = rest.rsplit_once(" by ").unwrap().1;
+        format!("{what}: parked approval_pending by {by}")
+    };
+    let lines = || scenario.lines.iter().map(|line| (*line).to_owned());
+    match scenario.person {
+        Person::Nobody => lines().collect(),
+        Person::Yes => scenario
+            .lines
+            .iter()
+            .flat_map(|line| [parked(line), (*line).to_owned()])
+            .collect(),
+        Person::No | Person::Silent => scenario.lines.iter().map(|line| parked(line)).collect(),
+        // Brought later, the call is made as it was and ends with its question.
+        Person::Later | Person::LaterTwice => {
+            let parked = lines().filter(|line| line.contains(": parked "));
+            parked
+                .flat_map(|line| [line.clone(), line])
+                .chain(lines().filter(|line| !line.contains(": parked ")))
+                .collect()
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_is_lent_gives_the_same_verdicts_kinds_and_lines() {
+    let mut wrong = Vec::new();
+    for scenario in &scenarios() {
+        let (verdict, lines) = seen_over_a_link(scenario);
+        let mut wanted = over_a_link(scenario);
+        wanted.sort();
+        if verdict != scenario.verdict || lines != wanted {
+            wrong.push(format!(
+                "{}\n    {verdict} {lines:?}\n    wanted {} {wanted:?}",
+                scenario.name, scenario.verdict
+            ));
+        }
+    }
+    println!("{} scenarios over a link", scenarios().len());
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]

@@ -90,6 +90,17 @@ impl Observer for Answered {
     }
 }
 
+/// A machine, as one process has it.
+pub(crate) struct Inside {
+    clock: Arc<dyn Clock>,
+    pub(crate) ledger: Arc<FileLedger>,
+    pub(crate) gate: Arc<Gate>,
+    root: RootId,
+    /// Who started it.
+    pub(crate) me: Principal,
+    pub(crate) here: Here,
+}
+
 /// What there is before any server runs, and after all have ended.
 pub(crate) struct World {
     pub(crate) scratch: Scratch,
@@ -104,6 +115,7 @@ pub(crate) struct World {
     handles: u64,
     issuer: Option<Arc<Issuer>>,
     answers_within: Duration,
+    fixed_key: Option<(String, String)>,
 }
 
 impl World {
@@ -148,7 +160,14 @@ impl World {
             handles: 1_024,
             issuer: None,
             answers_within: PATIENCE,
+            fixed_key: None,
         }
+    }
+
+    /// A key lets machines of `user` in that were not paired.
+    pub(crate) fn with_fixed_key(mut self, key: &str, user: &str) -> Self {
+        self.fixed_key = Some((key.to_owned(), user.to_owned()));
+        self
     }
 
     /// Linked machines have to answer within so long.
@@ -210,9 +229,8 @@ impl World {
             .unwrap()
     }
 
-    /// Starts a server as a process of its own would: nothing in memory is
-    /// shared with one that ran before.
-    pub(crate) fn start(&self) -> Running {
+    /// The machine itself, with its gate and its record.
+    pub(crate) fn inside(&self) -> Inside {
         let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
         let ledger = FileLedger::open(&self.data, clock.clone(), LedgerOptions::default()).unwrap();
         let prefix = ledger.chain().rsplit('-').next().unwrap().to_owned();
@@ -243,7 +261,27 @@ impl World {
         let me = Principal::User { id: "me".into() };
         let granted = Grant::new(me.clone(), root.clone(), CHANGING, None, GrantSource::Core);
         gate.grants().issue(granted).unwrap();
-        let here = Here::new(Arc::new(authority)).writing();
+        Inside {
+            clock,
+            ledger,
+            gate,
+            root,
+            me,
+            here: Here::new(Arc::new(authority)).writing(),
+        }
+    }
+
+    /// Starts a server as a process of its own would: nothing in memory is
+    /// shared with one that ran before.
+    pub(crate) fn start(&self) -> Running {
+        let Inside {
+            clock,
+            ledger,
+            gate,
+            root,
+            me,
+            here,
+        } = self.inside();
         let extensions = Arc::new(Extensions::new(here.clone(), self.data.clone()));
         let guests = Guests::new(gate.clone(), vec![root])
             .with_extensions(extensions.clone())
@@ -274,8 +312,11 @@ impl World {
             state_key: Arc::new(|| Ok(vec![7; 32])),
             patience: self.patience,
         };
-        let gateway = Gateway::new(self.store.clone(), clock.clone(), gate.clone())
+        let mut gateway = Gateway::new(self.store.clone(), clock.clone(), gate.clone())
             .answering_within(self.answers_within);
+        if let Some((key, user)) = &self.fixed_key {
+            gateway = gateway.with_fixed_key(key.as_bytes(), user);
+        }
         let gateway = Arc::new(gateway);
         let machines: Arc<dyn Machines> = Arc::new(
             Providers::new(Some(machine), vec!["a test".to_owned()])

@@ -7,7 +7,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 use subtle::ConstantTimeEq as _;
 
-use super::calls;
+use super::{calls, machines};
 use crate::accounts::{Revealed, digest_of, random_text, user_number};
 use crate::db::Lasting;
 use crate::error::StoreError;
@@ -108,11 +108,35 @@ impl Store {
     }
 
     /// Ends the session of a machine: its key counts no more. Whether there was one.
-    pub fn end_link_session(&self, machine: &str) -> Result<bool, StoreError> {
+    /// With `held`, only the session of who has that key: the machine may have been
+    /// paired anew a moment ago, and is another daemon's then.
+    pub fn end_link_session(&self, machine: &str, held: Option<&str>) -> Result<bool, StoreError> {
         self.write(Lasting::Disk, |tx| {
+            if let Some(held) = held {
+                let digest = digest_of(held);
+                let is_its_own = tx
+                    .prepare_cached("SELECT 1 FROM link_keys WHERE digest = ?1 AND machine = ?2")?
+                    .exists(params![digest, machine])?;
+                if !is_its_own {
+                    return Ok(false);
+                }
+            }
             calls::fail_all(tx, machine)?;
+            machines::forget_linked(tx, machine)?;
             let gone = tx.execute("DELETE FROM link_keys WHERE machine = ?1", [machine])?;
             Ok(gone > 0)
+        })
+    }
+
+    /// Ends the link of a machine that has no key of its own; whether it is one.
+    pub fn end_unpaired_link(&self, machine: &str) -> Result<bool, StoreError> {
+        self.write(Lasting::System, |tx| {
+            if machines::is_paired(tx, machine)? {
+                return Ok(false);
+            }
+            calls::fail_all(tx, machine)?;
+            machines::forget_linked(tx, machine)?;
+            Ok(true)
         })
     }
 }

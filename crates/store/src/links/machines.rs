@@ -39,6 +39,12 @@ pub struct LinkedMachine {
     pub seen_at: u64,
     /// Whether its daemon can come back with its key.
     pub paired: bool,
+    /// What its daemon offered beyond that, and was refused: its owner may
+    /// approve it.
+    pub wider: Option<String>,
+    /// Whether it was linked when somebody last looked: a server that starts
+    /// waits for it a moment.
+    pub linked: bool,
 }
 
 /// What a daemon says of its machine when it is paired.
@@ -48,6 +54,19 @@ pub struct Lent<'a> {
     /// is the same machine. Without one, host and root say which it is.
     pub named: Option<&'a str>,
     /// The host.
+    pub host: &'a str,
+    /// The directory.
+    pub root: &'a str,
+    /// What it offers.
+    pub surface: &'a str,
+}
+
+/// What a daemon that came back offered beyond what its machine is pinned to.
+#[derive(Clone, Copy, Debug)]
+pub struct Wider<'a> {
+    /// What is more, in words.
+    pub how: &'a str,
+    /// The host it said.
     pub host: &'a str,
     /// The directory.
     pub root: &'a str,
@@ -97,6 +116,7 @@ impl Store {
             };
             let id = place(tx, uid, lent, now_ms)?;
             calls::fail_all(tx, &id)?;
+            tx.execute("UPDATE machines SET linked = 1 WHERE id = ?1", [&id])?;
             let session = keys::give_session(tx, uid, &id)?;
             let machine = one(tx, &id)?.ok_or_else(|| StoreError::damaged("a machine is gone"))?;
             Ok(Some(Paired { machine, session }))
@@ -113,9 +133,15 @@ impl Store {
     ) -> Result<LinkedMachine, StoreError> {
         self.write(Lasting::Disk, |tx| {
             let uid = user_number(tx, user)?;
-            let id = match find(tx, uid, lent)? {
+            let known = match find(tx, uid, lent)? {
+                // One that was paired is its own daemon's: who has this key stands
+                // for another machine.
+                Some(id) if is_paired(tx, &id)? => find_unpaired(tx, uid, lent)?,
+                known => known,
+            };
+            let id = match known {
                 Some(id) => id,
-                None => place(tx, uid, lent, now_ms)?,
+                None => insert(tx, uid, lent, now_ms)?,
             };
             one(tx, &id)?.ok_or_else(|| StoreError::damaged("a machine is gone"))
         })
@@ -154,12 +180,68 @@ impl Store {
     pub fn machine_seen(&self, id: &str, now_ms: u64) -> Result<(), StoreError> {
         self.write(Lasting::System, |tx| {
             tx.execute(
-                "UPDATE machines SET seen_at = ?2 WHERE id = ?1",
+                "UPDATE machines SET seen_at = ?2, linked = 1 WHERE id = ?1",
                 params![id, ms(now_ms)],
             )?;
             Ok(())
         })
     }
+
+    /// Keeps what the daemon of a machine offered beyond its pin, for its owner to
+    /// look at. What is there already stays until they have decided: what is
+    /// approved is what was looked at.
+    pub fn offer_wider(&self, id: &str, wider: Wider<'_>) -> Result<(), StoreError> {
+        self.write(Lasting::System, |tx| {
+            tx.execute(
+                "UPDATE machines SET wider = json_array(?2, ?3, ?4, ?5)
+                 WHERE id = ?1 AND wider IS NULL",
+                params![id, wider.how, wider.host, wider.root, wider.surface],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Pins a machine, by its id or, `of` that user, by its name, to what its
+    /// daemon offered and was refused; what that was. Nothing where nothing
+    /// is to be approved.
+    pub fn approve_wider(
+        &self,
+        which: &str,
+        of: Option<&str>,
+    ) -> Result<Option<String>, StoreError> {
+        self.write(Lasting::Disk, |tx| {
+            let found: Option<(String, String)> = tx
+                .query_row(
+                    "SELECT id, wider ->> 0 FROM machines
+                     WHERE (id = ?1 OR (?2 IS NOT NULL AND name = ?1))
+                     AND (?2 IS NULL OR uid = (SELECT uid FROM users WHERE name = ?2))
+                     AND wider IS NOT NULL",
+                    params![which, of],
+                    |row| Ok((row.get(0)?, row.get(1)?)),
+                )
+                .optional()?;
+            let Some((id, how)) = found else {
+                return Ok(None);
+            };
+            tx.execute(
+                "UPDATE machines SET host = wider ->> 1, root = wider ->> 2,
+                 surface = wider ->> 3, wider = NULL WHERE id = ?1",
+                [id],
+            )?;
+            Ok(Some(how))
+        })
+    }
+
+    /// Takes note that a machine is linked no more.
+    pub fn machine_gone(&self, id: &str) -> Result<(), StoreError> {
+        self.write(Lasting::System, |tx| forget_linked(tx, id))
+    }
+}
+
+/// It is linked no more, and not waited for.
+pub(super) fn forget_linked(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    tx.execute("UPDATE machines SET linked = 0 WHERE id = ?1", [id])?;
+    Ok(())
 }
 
 /// The machine `lent` tells of, if it is known.
@@ -184,11 +266,44 @@ fn place(
 ) -> Result<String, StoreError> {
     if let Some(id) = find(tx, uid, lent)? {
         tx.execute(
-            "UPDATE machines SET host = ?2, root = ?3, surface = ?4, seen_at = ?5 WHERE id = ?1",
+            "UPDATE machines SET host = ?2, root = ?3, surface = ?4, seen_at = ?5, wider = NULL
+             WHERE id = ?1",
             params![id, lent.host, lent.root, lent.surface, ms(now_ms)],
         )?;
         return Ok(id);
     }
+    insert(tx, uid, lent, now_ms)
+}
+
+/// The machine `lent` tells of, where a paired one has its name.
+fn find_unpaired(
+    tx: &Transaction<'_>,
+    uid: i64,
+    lent: Lent<'_>,
+) -> Result<Option<String>, StoreError> {
+    let found = tx
+        .prepare_cached(
+            "SELECT id FROM machines WHERE uid = ?1 AND host = ?2 AND root = ?3
+             AND NOT EXISTS (SELECT 1 FROM link_keys WHERE machine = machines.id) LIMIT 1",
+        )?
+        .query_row(params![uid, lent.host, lent.root], |row| row.get(0));
+    Ok(found.optional()?)
+}
+
+/// Whether a machine has a key of its own.
+pub(super) fn is_paired(tx: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
+    Ok(tx
+        .prepare_cached("SELECT 1 FROM link_keys WHERE machine = ?1")?
+        .exists([id])?)
+}
+
+/// Makes the record of a machine there was none of.
+fn insert(
+    tx: &Transaction<'_>,
+    uid: i64,
+    lent: Lent<'_>,
+    now_ms: u64,
+) -> Result<String, StoreError> {
     let own: i64 = tx.query_row(
         "SELECT count(*) FROM machines WHERE uid = ?1",
         [uid],
@@ -242,7 +357,7 @@ const RESERVED: [&str; 2] = ["here", "all"];
 
 const SELECT: &str = "
 SELECT id, users.name, machines.name, host, root, surface, machines.created_at, seen_at,
-  EXISTS (SELECT 1 FROM link_keys WHERE machine = machines.id)
+  EXISTS (SELECT 1 FROM link_keys WHERE machine = machines.id), linked, wider ->> 0
 FROM machines JOIN users USING (uid)";
 
 fn one(conn: &Connection, id: &str) -> Result<Option<LinkedMachine>, StoreError> {
@@ -263,6 +378,8 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<LinkedMachine> {
         created_at: time(row.get(6)?),
         seen_at: time(row.get(7)?),
         paired: row.get(8)?,
+        linked: row.get(9)?,
+        wider: row.get(10)?,
     })
 }
 

@@ -5,6 +5,6 @@ mod calls;
 mod keys;
 mod machines;
 
-pub use calls::WaitingCall;
+pub use calls::{BegunCall, CallName, CallReply, KeptCall, KeptState, NewCall, WaitingCall};
 pub use keys::{LinkKey, LinkKeyKind, Pairing};
-pub use machines::{Lent, LinkedMachine, Paired, machine_name};
+pub use machines::{Lent, LinkedMachine, Paired, Wider, machine_name};

@@ -22,6 +22,7 @@ fn rules_come_back_exactly_as_they_were_kept() {
             group,
             root: None,
             covers_protected: at % 2 == 0,
+            exact_path: at % 2 == 0,
             source: format!("settings.json:{at} – \u{1f512} 'quoted\"").into(),
             ..rule(Effect::Deny, &format!("src/{at}/**/*.[ch]"))
         });
@@ -284,6 +285,42 @@ fn a_lasting_answer_is_kept_when_it_is_said() {
             None => assert_eq!(rules.len(), before, "{decision:?} {surface:?}"),
         }
     }
+}
+
+#[test]
+fn a_lasting_answer_is_kept_for_the_directory_that_was_asked_about() {
+    let dir = Dir::new();
+    // Who asks knows where its roots begin, who answers need not.
+    let asks_at = |place: Option<&str>| {
+        let store = Store::new(dir.path());
+        let root = question("q").facts.resources[0].root.clone();
+        if let Some(place) = place {
+            store.stands_at([(&root, place.to_owned())]);
+        }
+        store
+    };
+    for (n, place) in [Some("/w/a"), Some("/w/b"), Some("/w/a"), None]
+        .into_iter()
+        .enumerate()
+    {
+        let mut asked = question(&format!("q_{n}"));
+        asked.offered = Decision::ALL.to_vec();
+        asks_at(place).ask(&asked).unwrap();
+        let said = Answer {
+            surface: Surface::Terminal,
+            ..answer(Decision::AlwaysAllow, "ada")
+        };
+        let answered = asks_at(Some("/elsewhere")).answer(&asked.id, &said, NOW);
+        assert_eq!(answered.unwrap(), Said::Answered);
+    }
+    let of_one = question("q").facts.resources.len();
+    let kept: Vec<_> = asks_at(None).rules().unwrap();
+    let kept: Vec<_> = kept.iter().step_by(of_one).collect();
+    let places: Vec<_> = kept.iter().map(|rule| rule.place.as_deref()).collect();
+    assert_eq!(places, [Some("/w/a"), Some("/w/b"), None]);
+    // The gate's own keeping says the same.
+    asks_at(Some("/w/b")).keep(&kept[0].rule).unwrap();
+    assert_eq!(asks_at(None).rules().unwrap().len(), kept.len() * of_one);
 }
 
 #[test]

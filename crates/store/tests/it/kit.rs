@@ -76,6 +76,7 @@ pub(crate) fn rule(effect: Effect, pattern: &str) -> Rule {
         root: RootId::parse("work"),
         pattern: pattern.to_owned(),
         covers_protected: false,
+        exact_path: false,
         source: "answer:q_1".into(),
     }
 }

@@ -16,11 +16,15 @@ use portcullis_files::{Authority, sha256};
 use portcullis_gate::Caller;
 use portcullis_proto::{Digest, Failure, Json, RelPath, RootId, RootKind, Verb};
 
+use serde::{Deserialize, Serialize};
+
 use self::cursor::Cursor;
 use crate::arguments::scope;
+use crate::ask::in_base64;
 use crate::resource::uri;
 
 pub use self::more::RawBytes;
+pub use self::reading::whole_text;
 
 /// The largest file that is read whole.
 pub(crate) const MAX_SNAPSHOT: u64 = 256 * 1024;
@@ -36,7 +40,8 @@ pub const MAX_MATCHES: usize = 50_000;
 pub const MAX_WRITE: usize = 5 * 1024 * 1024;
 
 /// What is asked of a workspace's files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FileAsk {
     /// Text: whole, or a window.
     Read(ReadAsk),
@@ -85,12 +90,14 @@ pub enum FileAsk {
         /// Where; another name beside it where that is taken.
         path: String,
         /// What.
+        #[serde(with = "in_base64")]
         bytes: Vec<u8>,
     },
 }
 
 /// Which text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ReadAsk {
     /// The file.
     pub path: String,
@@ -105,7 +112,8 @@ pub struct ReadAsk {
 }
 
 /// Which names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ListAsk {
     /// The directory.
     pub path: String,
@@ -118,7 +126,8 @@ pub struct ListAsk {
 }
 
 /// What to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WriteAsk {
     /// The file.
     pub path: String,
@@ -147,7 +156,28 @@ impl FileAsk {
         }
     }
 
-    fn path(&self) -> &str {
+    /// The same, asking for no more than a reply may hold: what a surface of
+    /// ours has seen to, and one far away may not have.
+    #[must_use]
+    pub(crate) fn within_bounds(mut self) -> Self {
+        let window = |bytes: usize| bytes.clamp(1, MAX_WINDOW);
+        match &mut self {
+            Self::Read(ask) => {
+                ask.max_bytes = ask.max_bytes.map(window);
+                ask.line = ask.line.map(|line| line.max(1));
+                ask.limit = ask.limit.map(|lines| lines.clamp(1, MAX_LINES));
+            }
+            Self::Bytes { max_bytes, .. } => *max_bytes = window(*max_bytes),
+            Self::Glob { max_results, .. } => *max_results = (*max_results).min(MAX_MATCHES),
+            Self::List(ask) => ask.limit = ask.limit.map(|limit| limit.clamp(1, MAX_ENTRIES)),
+            // Bounded where it is done.
+            Self::Stat { .. } | Self::Write(_) | Self::Edit { .. } | Self::Upload { .. } => {}
+        }
+        self
+    }
+
+    /// What it is about.
+    pub fn path(&self) -> &str {
         match self {
             Self::Read(ReadAsk { path, .. })
             | Self::Bytes { path, .. }
@@ -180,6 +210,19 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The one workspace of a machine that is linked: where it stands is what its
+    /// daemon says.
+    pub fn linked(root: RootId, kind: RootKind, cwd: &str, trusted: bool) -> Self {
+        Self {
+            root,
+            id: id_of(cwd),
+            cwd: cwd.to_owned(),
+            kind,
+            trusted,
+            primary: true,
+        }
+    }
+
     /// Whether a request that names `name` means it: by its id or directory, or,
     /// for what an extension has one of, by the kind.
     pub fn is_called(&self, name: &str) -> bool {

@@ -1,9 +1,9 @@
 //! Text and bytes.
 
-use portcullis_files::text::{Charset, TextPage};
+use portcullis_files::ignores::MatchedBy;
+use portcullis_files::text::{Charset, LineEnding, TextPage};
 use portcullis_files::{
-    ByteWindow, Meta, ScopedFs, Snapshot, SnapshotReply, SnapshotRequest, TextFrom, TextRequest,
-    TextShape, sha256,
+    ByteWindow, Meta, ScopedFs, Snapshot, SnapshotRequest, TextFrom, TextRequest, TextShape, sha256,
 };
 use portcullis_proto::{Failure, Json, Reason};
 
@@ -42,11 +42,66 @@ pub(super) async fn text(
         Snapshot::Whole { text, shape, .. } => {
             // The file was read, as its line says; that nothing of it is told has
             // a line of its own.
-            of_whole(text, *shape, &snapshot.meta, ask, cursor.as_ref()).map_err(refuse)?
+            of_whole(text, *shape, Some(&snapshot.meta), ask, cursor.as_ref()).map_err(refuse)?
         }
         Snapshot::Window(page) => of_large(page, &snapshot.meta, ask),
     };
-    Ok(written(&snapshot, &window))
+    let hash = match &snapshot.content {
+        Snapshot::Whole { hash, .. } => Some(spelled(hash)),
+        Snapshot::Window(_) => None,
+    };
+    let told = Told {
+        path: snapshot.path.shown(),
+        size: snapshot.meta.size,
+        hash,
+        ignored_by: snapshot.ignored_by,
+        version: snapshot.meta.version(),
+    };
+    Ok(written(&told, &window))
+}
+
+/// The same reply, made of a file's text alone: what a machine sent that tells no
+/// more. The version of such a file is its hash, and it has no cursors.
+pub fn whole_text(path: &str, text: &str, ask: &ReadAsk) -> Result<Json, Failure> {
+    let hash = spelled(&sha256(text.as_bytes()));
+    let size = text.len() as u64;
+    let windowed = ask.max_bytes.is_some() || ask.line.is_some() || ask.limit.is_some();
+    if size > MAX_SNAPSHOT && !windowed {
+        return Err(Failure::new(
+            Reason::TooLarge,
+            format!("The file has {size} bytes; at most {MAX_SNAPSHOT} are read at once."),
+        )
+        .hint("Read a part of it: say line and limit."));
+    }
+    let unmarked = text.strip_prefix('\u{feff}');
+    let shape = TextShape {
+        charset: Charset::UTF_8,
+        bom: unmarked.is_some(),
+        line_ending: if text.contains("\r\n") {
+            LineEnding::Crlf
+        } else {
+            LineEnding::Lf
+        },
+    };
+    let window = of_whole(unmarked.unwrap_or(text), shape, None, ask, None)?;
+    let path = path.trim_start_matches("./");
+    let told = Told {
+        path,
+        size,
+        hash: (size <= MAX_SNAPSHOT).then(|| hash.clone()),
+        ignored_by: None,
+        version: hash,
+    };
+    Ok(written(&told, &window))
+}
+
+/// What is told of a file beside its text.
+struct Told<'a> {
+    path: &'a str,
+    size: u64,
+    hash: Option<String>,
+    ignored_by: Option<MatchedBy>,
+    version: String,
 }
 
 /// What is shown of a text.
@@ -63,7 +118,7 @@ struct Window<'a> {
 fn of_whole<'a>(
     all: &'a str,
     shape: TextShape,
-    meta: &Meta,
+    meta: Option<&Meta>,
     ask: &ReadAsk,
     cursor: Option<&Cursor>,
 ) -> Result<Window<'a>, Failure> {
@@ -71,7 +126,7 @@ fn of_whole<'a>(
     let mark = if shape.bom { BOM_BYTES } else { 0 };
     let start = match cursor {
         Some(cursor) => {
-            cursor.check(meta)?;
+            meta.map_or(Ok(()), |meta| cursor.check(meta))?;
             let at = cursor
                 .off
                 .checked_sub(mark)
@@ -97,7 +152,8 @@ fn of_whole<'a>(
     let after = after.filter(|after| start + after < all.len());
     let next = after
         .filter(|_| is_utf8 && !was_cut)
-        .map(|after| Cursor::at(mark + (start + after) as u64, meta));
+        .zip(meta)
+        .map(|(after, meta)| Cursor::at(mark + (start + after) as u64, meta));
     Ok(Window {
         text,
         truncated: was_cut || after.is_some(),
@@ -174,32 +230,32 @@ fn first_lines(text: &str, limit: u64) -> (&str, Option<usize>) {
     }
 }
 
-fn written(snapshot: &SnapshotReply, window: &Window<'_>) -> Json {
+fn written(told: &Told<'_>, window: &Window<'_>) -> Json {
     // Room for a line end in every sixteen bytes.
     let mut out = String::with_capacity(window.text.len() + window.text.len() / 16 + 1024);
     let mut object = Object::begin(&mut out);
     object
         .word("kind", "file")
-        .text("path", snapshot.path.shown())
+        .text("path", told.path)
         .text("content", window.text)
         .text("encoding", &window.shape.charset.label())
         .flag("bom", window.shape.bom)
         .word("lineEnding", ending(window.shape.line_ending))
-        .number("sizeBytes", snapshot.meta.size)
+        .number("sizeBytes", told.size)
         .number("returnedBytes", window.text.len() as u64)
         .flag("truncated", window.truncated);
-    if let Snapshot::Whole { hash, .. } = &snapshot.content {
-        object.text("hash", &spelled(hash));
+    if let Some(hash) = &told.hash {
+        object.text("hash", hash);
     }
     object
-        .word_or_null("matchedIgnore", matched(snapshot.ignored_by))
+        .word_or_null("matchedIgnore", matched(told.ignored_by))
         .number_or_null("originalLineCount", window.total_lines);
     match &window.next {
         Some(next) => object.text("nextCursor", &next.spelled()),
         None => object.null("nextCursor"),
     };
     object.flag("hasMore", window.has_more);
-    object.text("version", &snapshot.meta.version());
+    object.text("version", &told.version);
     object.end();
     Json::vouched(out)
 }

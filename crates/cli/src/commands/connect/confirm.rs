@@ -8,7 +8,7 @@ use inquire::{InquireError, Select, Text};
 use portcullis_proto::{Group, Mode};
 
 use super::plan::{Plan, is_available, lends_anything, mode_of, nothing_lent};
-use super::prompts::forget_typed;
+use super::prompts::{Typed, forget_typed};
 use crate::environment::Environment;
 use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown, tell};
 use crate::problem::Problem;
@@ -35,6 +35,22 @@ impl fmt::Display for Choice {
             Self::Yes => "Yes, connect",
             Self::Edit => "Edit permissions or directory, for this session",
             Self::No => "No",
+        })
+    }
+}
+
+/// What can be said of a page that looks for a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admitted {
+    Yes,
+    No,
+}
+
+impl fmt::Display for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Yes => "Yes, it may ask; you confirm what is lent",
+            Self::No => "No, it learns nothing",
         })
     }
 }
@@ -73,10 +89,28 @@ pub(super) fn confirm(plan: &mut Plan, env: &Environment) -> Result<Confirmed, P
     }
 }
 
+/// Asks whether pages of an origin may know that somebody waits here, and ask. All
+/// that is no answer is a no.
+pub(super) fn admit(origin: &str) -> Result<Confirmed, Problem> {
+    let mut out = Out::stderr();
+    out.blank()?;
+    let origin = paint(BOLD, shown(origin));
+    out.line(format_args!("  A page of {origin} looks for a machine."))?;
+    out.blank()?;
+    out.flush()?;
+    let choices = vec![Admitted::Yes, Admitted::No];
+    Ok(match select("May it ask?", choices, 1)? {
+        Some(Admitted::Yes) => Confirmed::Yes,
+        Some(Admitted::No) | None => Confirmed::No,
+    })
+}
+
 /// Has one of `choices` chosen, by the arrows alone: letters move nothing, and
 /// what was typed before the prompt was there is no answer to it.
 fn select<T: fmt::Display>(asked: &str, choices: Vec<T>, at: usize) -> Result<Option<T>, Problem> {
-    forget_typed();
+    if forget_typed() == Typed::Interrupt {
+        return Ok(None);
+    }
     let prompt = Select::new(asked, choices)
         .with_starting_cursor(at)
         .without_filtering();

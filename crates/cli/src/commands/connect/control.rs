@@ -37,14 +37,18 @@ async fn one(
     BufReader::new(reading.take(MAX_WORD))
         .read_line(&mut word)
         .await?;
+    let mut ends = None;
     let told = match word.trim() {
         "status" => screen.status(),
         "disconnect" => {
             screen.note("asked to disconnect");
-            ending.cancel();
+            ends = Some(ending.clone().drop_guard());
             screen.status()
         }
         _ => return Ok(()),
     };
-    writing.write_all(format!("{told}\n").as_bytes()).await
+    let answered = writing.write_all(format!("{told}\n").as_bytes()).await;
+    // After the answer, however that went: who asked hears of it first.
+    drop(ends);
+    answered
 }

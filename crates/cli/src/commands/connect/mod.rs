@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use portcullis_daemon::{
     Asking, Dial, Dialling, Ended, Errands, Lending, Observer, Route, Surface, Wanted, answer_door,
-    lend,
+    lend_by,
 };
 use portcullis_files::{OwnLog, PrivateDir};
 use portcullis_gate::{Approver, Caller};
@@ -26,11 +26,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use self::confirm::{Confirmed, confirm, no_terminal};
+use self::confirm::{Confirmed, admit, confirm, no_terminal};
 use self::plan::{Deciding, Plan, lends_anything, may_wait, named, nothing_lent, origins};
 use self::prompts::{AlwaysOnce, Terminal};
+pub(crate) use self::prompts::{Typed, forget_typed};
 use self::screen::{About, Screen};
-use self::waiting::AtTheDoor;
+use self::waiting::{AtTheDoor, Put};
 use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere};
 use crate::commands::mcp::{Signals, recover, watch};
 use crate::environment::Environment;
@@ -71,7 +72,10 @@ pub(crate) fn run(
     }
     let mut plan = Plan::of(everywhere, env, args, None)?;
     match confirmed(&mut plan, env)? {
-        Confirmed::Yes => start.lend(&plan),
+        Confirmed::Yes => {
+            let ready = Ready::of(&plan, &start.data)?;
+            start.lend(&plan, ready)
+        }
         Confirmed::No => {
             not_connected(&plan);
             Ok(Ending::Fine)
@@ -99,20 +103,38 @@ fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result
         "Waiting at http://{at} until a server's page asks. Ctrl-C ends it."
     ));
     loop {
+        let put = asked
+            .recv()
+            .map_err(|_| Problem::new("The door is not answered any more."))?;
         let Wanted {
             url,
             token,
             decided,
-        } = asked
-            .recv()
-            .map_err(|_| Problem::new("The door is not answered any more."))?;
+        } = match put {
+            Put::Wanted(wanted) => wanted,
+            Put::Knocked(origin) => {
+                match admit(&origin)? {
+                    Confirmed::Yes => door.admit(origin),
+                    Confirmed::No => door.decided(Some(&origin)),
+                }
+                continue;
+            }
+        };
         let plan = Plan::of(everywhere, env, args, Some((&url, token)));
-        let plan = plan.and_then(|mut plan| Ok((confirmed(&mut plan, env)?, plan)));
+        // All that can fail here fails before the page hears a yes.
+        let plan = plan.and_then(|mut plan| {
+            let ready = match confirmed(&mut plan, env)? {
+                Confirmed::Yes => Some(Ready::of(&plan, &start.data)?),
+                Confirmed::No => None,
+            };
+            Ok((ready, plan))
+        });
         match plan {
-            Ok((Confirmed::Yes, plan)) => {
+            Ok((Some(ready), plan)) => {
                 let origin = plan.address.origin();
                 // A page that was answered, or has gone, was told no.
                 if decided.send(true).is_err() {
+                    ready.world.end();
                     tell(&too_late(origin));
                     door.decided(Some(origin));
                     continue;
@@ -121,9 +143,9 @@ fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result
                     door: Some(door),
                     ..start
                 };
-                return start.lend(&plan);
+                return start.lend(&plan, ready);
             }
-            Ok((Confirmed::No, plan)) => {
+            Ok((None, plan)) => {
                 not_connected(&plan);
                 door.decided(Some(plan.address.origin()));
             }
@@ -164,6 +186,37 @@ fn confirmed(plan: &mut Plan, env: &Environment) -> Result<Confirmed, Problem> {
     }
 }
 
+/// What is opened before anybody hears a yes.
+struct Ready {
+    route: Route,
+    file: OwnLog,
+    world: World,
+}
+
+impl Ready {
+    fn of(plan: &Plan, data: &PrivateDir) -> Result<Self, Problem> {
+        Ok(Self {
+            route: route(plan)?,
+            file: OwnLog::open(data, LOG, MAX_LOG)?,
+            // Last: the audit it opens is closed in order, or by `end` alone.
+            world: World::open(&plan.settings, Purpose::Serve)?,
+        })
+    }
+}
+
+fn route(plan: &Plan) -> Result<Route, Problem> {
+    Route::new(
+        plan.address.clone(),
+        &plan.proxies,
+        plan.trust.clone(),
+        Arc::new(OurSockets),
+    )
+    .map_err(|why| {
+        Problem::new(format!("{} cannot be reached: {why}.", plan.address))
+            .hint("Name the authority behind its certificate with --ca FILE; mend HTTPS_PROXY.")
+    })
+}
+
 /// What a link begins with, whoever asked for it.
 struct Start<'a> {
     env: &'a Environment,
@@ -174,30 +227,36 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Lends until it ends.
-    fn lend(self, plan: &Plan) -> Result<Ending, Problem> {
+    fn lend(self, plan: &Plan, ready: Ready) -> Result<Ending, Problem> {
+        let Ready { world, file, route } = ready;
         let log = Log::of(&plan.settings);
         for what in &plan.told {
             log.warn(what);
         }
-        let world = World::open(&plan.settings, Purpose::Serve)?;
         if plan.settings.modes.of(Group::FilesystemWrite) != Mode::Deny {
             recover(&world, log);
         }
-        let file = OwnLog::open(&self.data, LOG, MAX_LOG)?;
         let about = About {
             to: plan.address.origin().to_owned(),
             directory: directory(plan),
             machine: plan.machine.clone(),
         };
-        let screen = Arc::new(Screen::new(about, log, file));
+        let screen = Screen::new(about, log, file);
         let control = control(self.data.path(), log);
         let session = SessionId::new(world.chain.as_str());
-        let lending = lending(plan, self.env, &world, &screen, session.clone())?;
         let ending = CancellationToken::new();
+        let asking = asking(plan, self.env, &world, &screen, &ending);
+        let errands = Errands {
+            principal: Principal::User { id: "me".into() },
+            session: session.clone(),
+            origin: plan.address.origin().to_owned(),
+            asking,
+        };
+        let lending = lending(plan, &world, &screen, errands, route);
         if let Some(door) = &self.door {
             door.lend(plan.address.origin(), Arc::clone(&screen), ending.clone());
         }
-        let live = Arc::clone(&world.live);
+        let (live, clock) = (Arc::clone(&world.live), Arc::clone(&world.clock));
         let (ticking, asked) = (Arc::clone(&screen), Arc::clone(&screen));
         let ended = self.runtime.block_on(async {
             tokio::spawn(watch(live, log));
@@ -210,14 +269,19 @@ impl Start<'_> {
                 tokio::spawn(control::answer(listener, asked, ending.clone()));
             }
             tokio::spawn(end_on_signals(Ends::listen()?, ending.clone()));
-            Ok::<Ended, String>(lend(lending, ending).await)
+            // As a task among the calls it takes: on a thread of its own, each call
+            // would wait twice more for a processor while a search has them all.
+            let link = tokio::spawn(lend_by(clock, lending, ending));
+            link.await
+                .map_err(|panicked| format!("the link fell down: {panicked}"))
         });
         drop(control);
-        screen.end();
-        prompts::give_back();
         world.authority.gate().end_session(&session);
         self.runtime.shutdown_background();
         world.end();
+        // Last: a terminal that is held up holds up nothing but what is said on it.
+        screen.end();
+        prompts::give_back();
         let ended = ended.map_err(Problem::new)?;
         screen.note(&format!("ended: {}", words(&ended)));
         told(&ended, plan)
@@ -247,22 +311,20 @@ fn control(data: &Path, log: Log) -> Option<sockets::Control> {
     }
 }
 
-/// Everything the far end of the link needs.
-fn lending(
+/// Who is asked where a person has to decide.
+fn asking(
     plan: &Plan,
     env: &Environment,
     world: &World,
     screen: &Arc<Screen>,
-    session: SessionId,
-) -> Result<Lending, Problem> {
-    let machine = Here::new(Arc::clone(&world.authority)).writing();
-    let principal = Principal::User { id: "me".into() };
-    let asking = match (plan.deciding, plan.confirmation) {
+    ending: &CancellationToken,
+) -> Asking {
+    match (plan.deciding, plan.confirmation) {
         (Deciding::NoQuestions, _) => Asking::Nobody,
         (Deciding::Flag, _) => Asking::Here(Arc::new(AlwaysOnce)),
         (Deciding::Person, ConfirmationFlag::Instance) => Asking::There,
         (Deciding::Person, ConfirmationFlag::Client) => {
-            let terminal = Terminal::open(&env.user, Arc::clone(screen));
+            let terminal = Terminal::open(&env.user, Arc::clone(screen), ending.clone());
             // `portcullis approve` at another terminal answers as well.
             let approver = DurableApprover::new(
                 world.store.clone(),
@@ -271,19 +333,20 @@ fn lending(
             );
             Asking::Here(Arc::new(approver))
         }
-    };
-    let caller = Caller::new(Subject::of(principal.clone()), "link");
-    let route = Route::new(
-        plan.address.clone(),
-        &plan.proxies,
-        plan.trust.clone(),
-        Arc::new(OurSockets),
-    )
-    .map_err(|why| {
-        Problem::new(format!("{} cannot be reached: {why}.", plan.address))
-            .hint("Name the authority behind its certificate with --ca FILE; mend HTTPS_PROXY.")
-    })?;
-    Ok(Lending {
+    }
+}
+
+/// Everything the far end of the link needs.
+fn lending(
+    plan: &Plan,
+    world: &World,
+    screen: &Arc<Screen>,
+    errands: Errands,
+    route: Route,
+) -> Lending {
+    let machine = Here::new(Arc::clone(&world.authority)).writing();
+    let caller = Caller::new(Subject::of(errands.principal.clone()), "link");
+    Lending {
         surface: Surface {
             root_path: directory(plan),
             host: plan.host.clone(),
@@ -292,16 +355,12 @@ fn lending(
             tools: machine.catalog(&caller),
         },
         machine: Arc::new(machine),
-        errands: Errands {
-            principal,
-            session,
-            origin: plan.address.origin().to_owned(),
-            asking,
-        },
+        errands,
         route,
         key: plan.token.clone(),
+        speaking: plan.speaking,
         observer: Arc::clone(screen) as Arc<dyn Observer>,
-    })
+    }
 }
 
 /// Connects by our sockets.
@@ -354,6 +413,10 @@ fn words(ended: &Ended) -> String {
         Ended::WrongToken => "the token is wrong, used or too old".to_owned(),
         Ended::Refused(status) => format!("the server answered {status}"),
         Ended::Lost => "the server does not know this session any more".to_owned(),
+        Ended::NothingToLend => {
+            "the server only looks at files, and looking at them is not lent".to_owned()
+        }
+        Ended::OtherDialect => "the server does not speak the dialect asked for".to_owned(),
     }
 }
 
@@ -377,5 +440,9 @@ fn told(ended: &Ended, plan: &Plan) -> Result<Ending, Problem> {
         }
         Ended::Refused(_) => problem("Is there a gateway at this address? Look at the URL."),
         Ended::Lost => problem("Pair again: have the server show a new token."),
+        Ended::NothingToLend => problem("Lend it: --permission-filesystem-read allow"),
+        Ended::OtherDialect => problem(
+            "Have the server show a new token, as this one is used up, and let it choose: --dialect auto",
+        ),
     }
 }

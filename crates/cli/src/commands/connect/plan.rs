@@ -4,14 +4,15 @@
 use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 
-use portcullis_daemon::{Address, Proxies, Trust};
+use portcullis_daemon::{Address, Proxies, Speaking, Trust};
 use portcullis_files::read_own_text;
+use portcullis_link::Dialect;
 use portcullis_link::bounds::{MAX_KEY, MAX_NAME};
 use portcullis_policy::Modes;
 use portcullis_proto::{Group, Mode, Secret};
 
 use super::origins::is_allowed;
-use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere, LogLevel, ModeFlag};
+use crate::args::{ConfirmationFlag, ConnectArgs, DialectFlag, Everywhere, LogLevel, ModeFlag};
 use crate::environment::{Environment, Said};
 use crate::problem::Problem;
 use crate::settings::{self, Overrides, Settings, bad_variable};
@@ -47,6 +48,7 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) deciding: Deciding,
     pub(super) confirmation: ConfirmationFlag,
+    pub(super) speaking: Speaking,
     pub(super) machine: String,
     /// `user@host`.
     pub(super) host: String,
@@ -104,6 +106,12 @@ impl Plan {
         let mut overrides = Overrides::from(args);
         overrides.dir = dir;
         let mut settings = settings::resolve(everywhere, &heard(env)?, &overrides)?;
+        if settings.roots.is_empty() {
+            return Err(Problem::usage(
+                "There is no directory to lend: the working directory is gone.",
+            )
+            .hint("Name one: portcullis connect URL TOKEN DIR"));
+        }
         settings.modes = with_write_access(settings.modes, args);
         address.origin().clone_into(&mut settings.client_name);
         let deciding = if is_at_door {
@@ -130,6 +138,7 @@ impl Plan {
             token,
             deciding,
             confirmation: confirmation(env, args)?,
+            speaking: speaking(env, args)?,
             machine,
             host: format!("{}@{host_name}", env.user),
             proxies: Proxies {
@@ -328,6 +337,21 @@ fn confirmation(env: &Environment, args: &ConnectArgs) -> Result<ConfirmationFla
     }
 }
 
+fn speaking(env: &Environment, args: &ConnectArgs) -> Result<Speaking, Problem> {
+    let flag = match (args.dialect, &env.gateway.dialect) {
+        (Some(flag), _) => flag,
+        (None, Some(said)) => <DialectFlag as clap::ValueEnum>::from_str(&said.value, true)
+            .map_err(|_| bad_variable(&said.name, &said.value, "auto, n8n, seed or portcullis"))?,
+        (None, None) => DialectFlag::default(),
+    };
+    Ok(match flag {
+        DialectFlag::Auto => Speaking::Auto,
+        DialectFlag::N8n => Speaking::Only(Dialect::Shipped),
+        DialectFlag::Seed => Speaking::Only(Dialect::Seed),
+        DialectFlag::Portcullis => Speaking::Only(Dialect::Ours),
+    })
+}
+
 /// Whom to trust: the system's certificates and those that were named.
 fn trust(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<Trust, Problem> {
     let mut trust = Trust::nobody();
@@ -374,12 +398,15 @@ fn told(env: &Environment, args: &ConnectArgs, modes: Modes) -> Result<Vec<Strin
         .filter(|group| {
             let flags = &args.permissions;
             let flag = match group {
-                Group::FilesystemRead | Group::FilesystemWrite => None,
+                Group::FilesystemRead | Group::FilesystemWrite => return false,
                 Group::Shell => flags.shell,
                 Group::Computer => flags.computer,
                 Group::Browser => flags.browser,
             };
-            flag.is_some() && modes.of(*group) != Mode::Deny
+            let ours = env.modes.iter().map(|(named, _)| named);
+            let shipped = env.gateway.modes.iter().map(|(named, _)| named);
+            let is_said = flag.is_some() || ours.chain(shipped).any(|named| named == group);
+            is_said && modes.of(*group) != Mode::Deny
         })
         .map(|group| format!("{group}: not available here, so it stays off"))
         .collect();

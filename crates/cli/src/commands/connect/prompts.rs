@@ -3,7 +3,9 @@
 //! A question that is the same as one that waits is denied with it; one about
 //! the same resource is answered with it where the answer lasts. An allow once is
 //! for the one question that was shown. Esc, Ctrl-C, a
-//! terminal that is gone, and everything else that is no answer deny once.
+//! terminal that is gone, and everything else that is no answer deny once. Ctrl-C
+//! twice within two seconds denies all that waits and ends the link: however fast a
+//! server asks, and however soon it takes back what it asked, a person gets out.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,6 +21,7 @@ use crossterm::terminal::{Clear, ClearType, disable_raw_mode, enable_raw_mode};
 use portcullis_gate::{Answer, Approver, Clock as _, Decision, Question, Reply, Surface};
 use portcullis_proto::Facts;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::screen::Screen;
 use crate::clock::SystemClock;
@@ -30,6 +33,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long keys are no answer to a question that took the place of one that
 /// went away: they were meant for that one.
 const MEANT_BEFORE: Duration = Duration::from_millis(700);
+
+/// Two Ctrl-C within so long of each other are meant for the link.
+const TWICE: Duration = Duration::from_secs(2);
 
 /// A question, and who waits for what is said.
 struct Put {
@@ -53,6 +59,20 @@ impl Desk {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Nobody is asked any more; all that waits is denied.
+    fn close(&self) {
+        let waiting = {
+            let mut queue = self.queue();
+            queue.is_over = true;
+            std::mem::take(&mut queue.waiting)
+        };
+        for put in waiting {
+            // Who went away meanwhile does not mind.
+            put.reply.send(Decision::DenyOnce).ok();
+        }
+        self.came.notify_all();
+    }
 }
 
 /// The person at the terminal.
@@ -67,10 +87,10 @@ pub(super) fn is_there() -> bool {
     io::stderr().is_terminal() && enable_raw_mode().and_then(|()| disable_raw_mode()).is_ok()
 }
 
-/// Drops what was typed before a prompt is there.
-pub(super) fn forget_typed() {
+/// Drops what was typed before a prompt is there, but for a Ctrl-C.
+pub(crate) fn forget_typed() -> Typed {
     // Where there is no terminal the prompt itself says so.
-    drop(Keys::take(Duration::ZERO));
+    Keys::take(Duration::ZERO).map_or(Typed::Nothing, |(_keys, typed)| typed)
 }
 
 /// Gives the terminal back as it was, whatever was being asked.
@@ -81,19 +101,29 @@ pub(super) fn give_back() {
 
 impl Terminal {
     /// Asks on a thread of its own, for as long as it lasts.
-    pub(super) fn open(user: &str, screen: Arc<Screen>) -> Self {
+    pub(super) fn open(user: &str, screen: Arc<Screen>, ending: CancellationToken) -> Self {
         let desk = Arc::new(Desk::default());
         let asking = Arc::clone(&desk);
         std::thread::spawn(move || {
             let mut deaf = Duration::ZERO;
+            let mut interrupted: Option<Instant> = None;
             while let Some(put) = next(&asking) {
                 screen.begin_prompt();
-                let decision = put_to_person(&put, deaf);
-                deaf = match decision {
-                    Some(_) => Duration::ZERO,
-                    None => MEANT_BEFORE,
+                let came = put_to_person(&put, deaf);
+                deaf = match came {
+                    Came::Said(_) | Came::Interrupted => Duration::ZERO,
+                    Came::TooLate => MEANT_BEFORE,
                 };
-                settle(&asking, put, decision);
+                if matches!(came, Came::Interrupted) {
+                    // Time alone makes it the first one again: a question that came and
+                    // went in between was not the person's doing.
+                    let before = interrupted.replace(Instant::now());
+                    if before.is_some_and(|before| before.elapsed() < TWICE) {
+                        ending.cancel();
+                        asking.close();
+                    }
+                }
+                settle(&asking, put, came.decision());
                 screen.end_prompt();
             }
         });
@@ -106,8 +136,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.desk.queue().is_over = true;
-        self.desk.came.notify_all();
+        self.desk.close();
     }
 }
 
@@ -121,10 +150,15 @@ impl Approver for Terminal {
         question: &'a Question,
     ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
         let (reply, said) = oneshot::channel();
-        self.desk.queue().waiting.push_back(Put {
-            question: question.clone(),
-            reply,
-        });
+        let mut queue = self.desk.queue();
+        // After the end the sender goes, which is no answer.
+        if !queue.is_over {
+            queue.waiting.push_back(Put {
+                question: question.clone(),
+                reply,
+            });
+        }
+        drop(queue);
         self.desk.came.notify_all();
         Box::pin(async move {
             match said.await {
@@ -204,9 +238,27 @@ fn resources(facts: &Facts) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Shows a question and hears the answer; nothing, where nobody waits for it any
-/// more. No key counts before it was there for as long as it is `deaf`.
-fn put_to_person(put: &Put, deaf: Duration) -> Option<Decision> {
+/// What came of a question.
+enum Came {
+    Said(Decision),
+    /// Ctrl-C, which denies once.
+    Interrupted,
+    /// Nobody waits for it any more.
+    TooLate,
+}
+
+impl Came {
+    const fn decision(&self) -> Option<Decision> {
+        match self {
+            Self::Said(decision) => Some(*decision),
+            Self::Interrupted => Some(Decision::DenyOnce),
+            Self::TooLate => None,
+        }
+    }
+}
+
+/// Shows a question and hears the answer. No key counts before it was there for as long as it is `deaf`.
+fn put_to_person(put: &Put, deaf: Duration) -> Came {
     let clock = SystemClock::new();
     let mut out = Out::stderr();
     let shown = out
@@ -214,10 +266,13 @@ fn put_to_person(put: &Put, deaf: Duration) -> Option<Decision> {
         .and_then(|()| card(&mut out, &put.question, clock.now_ms()))
         .and_then(|()| out.flush());
     if shown.is_err() {
-        return Some(Decision::DenyOnce);
+        return Came::Said(Decision::DenyOnce);
     }
     let (choices, no) = choices(&put.question);
-    let heard = Keys::take(deaf).and_then(|_keys| choose(&choices, no, put));
+    let heard = Keys::take(deaf).and_then(|(_keys, typed)| match typed {
+        Typed::Nothing => choose(&choices, no, put),
+        Typed::Interrupt => Ok(Heard::Interrupted),
+    });
     match heard {
         Ok(Heard::Said(decision)) => {
             let mark = if decision.allows() {
@@ -229,25 +284,39 @@ fn put_to_person(put: &Put, deaf: Duration) -> Option<Decision> {
             if let Some(said) = said {
                 aside(mark.with(said));
             }
-            Some(decision)
+            Came::Said(decision)
         }
         Ok(Heard::Left) => {
             aside(Mark::No.with("Deny once"));
-            Some(Decision::DenyOnce)
+            Came::Said(Decision::DenyOnce)
+        }
+        Ok(Heard::Interrupted) => {
+            aside(Mark::No.with("Deny once; Ctrl-C again ends the link"));
+            Came::Interrupted
         }
         Ok(Heard::TooLate) => {
             aside(Mark::Warn.with("Nobody waits for it any more: nothing was done."));
-            None
+            Came::TooLate
         }
         // The terminal is gone, or never was one.
-        Err(_) => Some(Decision::DenyOnce),
+        Err(_) => Came::Said(Decision::DenyOnce),
     }
 }
 
 enum Heard {
     Said(Decision),
     Left,
+    Interrupted,
     TooLate,
+}
+
+/// What counts of the keys that were typed before they could be an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Typed {
+    Nothing,
+    /// Ctrl-C lets nothing through, and is never lost.
+    Interrupt,
 }
 
 /// The keys, one by one, while a question is shown; given back at its end.
@@ -256,15 +325,29 @@ struct Keys;
 impl Keys {
     /// What was typed before the question was there, or while it is `deaf`, is no
     /// answer to it.
-    fn take(deaf: Duration) -> io::Result<Self> {
+    fn take(deaf: Duration) -> io::Result<(Self, Typed)> {
         enable_raw_mode()?;
         let keys = Self;
         let began = Instant::now();
         while poll(deaf.saturating_sub(began.elapsed()))? {
-            drop(read()?);
+            if is_interrupt(&read()?) {
+                return Ok((keys, Typed::Interrupt));
+            }
         }
-        Ok(keys)
+        Ok((keys, Typed::Nothing))
     }
+}
+
+fn is_interrupt(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Key(KeyEvent {
+            code: KeyCode::Char('c'),
+            modifiers: KeyModifiers::CONTROL,
+            kind: KeyEventKind::Press | KeyEventKind::Repeat,
+            ..
+        })
+    )
 }
 
 impl Drop for Keys {
@@ -278,13 +361,15 @@ fn choose(choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
     let mut at = no;
     draw(choices, at, true)?;
     loop {
+        let event = if poll(LOOK)? { Some(read()?) } else { None };
+        // Before anything else: it is not about this question alone.
+        if event.as_ref().is_some_and(is_interrupt) {
+            return Ok(Heard::Interrupted);
+        }
         if put.reply.is_closed() {
             return Ok(Heard::TooLate);
         }
-        if !poll(LOOK)? {
-            continue;
-        }
-        let Event::Key(key) = read()? else {
+        let Some(Event::Key(key)) = event else {
             continue;
         };
         if key.kind == KeyEventKind::Release {
@@ -292,7 +377,7 @@ fn choose(choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
         }
         match key {
             KeyEvent {
-                code: KeyCode::Char('c' | 'd'),
+                code: KeyCode::Char('d'),
                 modifiers: KeyModifiers::CONTROL,
                 ..
             }

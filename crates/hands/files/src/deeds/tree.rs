@@ -1,7 +1,7 @@
 //! A shallow tree: breadth first, so that the top is covered before the depth,
 //! and each child under its own parent.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use portcullis_gate::{Deed, Live, Permit, Settled};
 use portcullis_policy::{Containment, PatternSet, Symlinks, Terms};
@@ -12,6 +12,8 @@ use super::pinned::Pinned;
 use super::{Key, admitted};
 use crate::dirs::{Name, each_name};
 use crate::hiding::Hiding;
+use crate::meta::Meta;
+use crate::sys;
 
 /// A directory, pinned, about to be shown as a tree.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub struct TreeRequest {
     pub exclude: Vec<String>,
     /// With what ignore files and the built-in exclusions hide.
     pub include_ignored: bool,
+    /// With the size of each file.
+    pub sizes: bool,
     /// How long it may take before it returns what it has.
     pub patience_us: u64,
 }
@@ -49,6 +53,7 @@ impl TreeRequest {
             max_entries: 10_000,
             exclude: Vec::new(),
             include_ignored: false,
+            sizes: true,
             patience_us: 20_000_000,
         }
     }
@@ -63,6 +68,8 @@ pub struct TreeNode {
     pub path: Option<RelPath>,
     /// What it is.
     pub entity: Entity,
+    /// Its size, where it is a file and sizes were asked for.
+    pub size: Option<u64>,
     /// What is below it, as far as shown.
     pub children: Vec<TreeNode>,
     /// Whether something below it is not shown for depth or number.
@@ -84,9 +91,13 @@ pub struct Tree {
     pub containment: Containment,
 }
 
+/// A name, with its size where that was asked for.
+type Measured = (Name, Option<u64>);
+
 /// A node while the tree grows: its children are found later, by its number.
 struct Growing {
     name: Name,
+    size: Option<u64>,
     parent: Option<usize>,
     depth: usize,
     cut: bool,
@@ -174,7 +185,8 @@ pub(crate) fn tree(permit: Permit<Treeing>, request: &TreeRequest) -> Result<Tre
                             complete = false;
                             mark_cut(&mut nodes, next);
                         }
-                        nodes.extend(names.into_iter().map(|name| Growing {
+                        nodes.extend(names.into_iter().map(|(name, size)| Growing {
+                            size,
                             parent: next,
                             depth: depth + 1,
                             // What no path can ask for cannot be entered either.
@@ -231,7 +243,7 @@ fn children(
     below: Option<&RelPath>,
     wanted: &Wanted<'_>,
     counts: &mut Counts,
-) -> Result<Option<Vec<Name>>, Failure> {
+) -> Result<Option<Vec<Measured>>, Failure> {
     let root = &treeing.root;
     let request = wanted.request;
     let opened;
@@ -289,7 +301,25 @@ fn children(
     }
     names.sort_unstable_by(order);
     names.truncate(keep);
-    Ok(Some(names))
+    let sized = |name: Name| {
+        let size = request.sizes.then(|| size_of(treeing, handle, &name));
+        (name, size.flatten())
+    };
+    Ok(Some(names.into_iter().map(sized).collect()))
+}
+
+/// The size of a file, where a listing would tell it: not that of another file
+/// system's, and not where a hard link leads that may not be read.
+fn size_of(treeing: &Pinned, dir: BorrowedFd<'_>, name: &Name) -> Option<u64> {
+    if name.entity != Entity::File || name.path.is_none() {
+        return None;
+    }
+    let stat = sys::child_meta(dir, name.shown.as_str()).ok()?;
+    let meta = Meta::of_statx(&stat);
+    let is_told = treeing.root.has_mount(sys::mount_of(&stat))
+        && meta.entity == Entity::File
+        && meta.admits_links(treeing.entry.policy().hardlinks, || true);
+    is_told.then_some(meta.size)
 }
 
 /// Puts every node under its parent. Children stand behind their parents in the
@@ -305,6 +335,7 @@ fn assemble(nodes: Vec<Growing>) -> Vec<TreeNode> {
             name: node.name.shown,
             path: node.name.path,
             entity: node.name.entity,
+            size: node.size,
             children,
             cut: node.cut,
         });

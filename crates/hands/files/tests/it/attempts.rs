@@ -75,6 +75,7 @@ pub(crate) fn tree_all() -> TreeRequest {
         max_entries: 1_000_000,
         exclude: Vec::new(),
         include_ignored: false,
+        sizes: false,
         patience_us: 60_000_000,
     }
 }

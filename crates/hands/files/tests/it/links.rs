@@ -118,6 +118,7 @@ fn a_denied_file_stays_denied_through_a_link() {
         root: None,
         pattern: "src/deep".into(),
         covers_protected: false,
+        exact_path: false,
         source: Arc::from("settings.json:1"),
     };
     let world = following().rules(vec![rule]).over(Scratch::of(TREE));
@@ -190,7 +191,8 @@ fn r001_a_directory_swapped_for_a_link_is_not_entered_by_a_tree() {
     let mut whole = 0;
     block_on(async {
         let began = std::time::Instant::now();
-        while began.elapsed().as_millis() < 1500 {
+        // So long, and on until it was seen whole: whether it is, is chance.
+        while began.elapsed().as_millis() < 1500 || whole == 0 && began.elapsed().as_secs() < 20 {
             if let Ok(tree) = fs.tree("pub", tree_all()).await {
                 let text = format!("{:?}", tree.children);
                 assert!(!text.contains("plan.json"), "{text}");

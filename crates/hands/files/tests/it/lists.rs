@@ -555,4 +555,6 @@ fn a_scan_of_a_project_covers_the_top_before_the_depth() {
         .map(|node| node.name.as_str())
         .collect();
     assert_eq!((top.len(), top[0], top[44 - 1]), (44, "a", "z.txt"));
+    let sizes = tree.children.iter().map(|node| node.size.is_some());
+    assert_eq!(sizes.filter(|told| *told).count(), 1, "of z.txt alone");
 }

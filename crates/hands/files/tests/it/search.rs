@@ -255,6 +255,7 @@ fn a_secret_is_in_no_result_and_in_no_line_of_the_audit() {
             root: None,
             pattern: "ruled.txt".into(),
             covers_protected: false,
+            exact_path: false,
             source: Arc::from("settings.json:3"),
         }])
         .over(scratch);

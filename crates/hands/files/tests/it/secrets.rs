@@ -53,6 +53,7 @@ fn builder() -> WorldBuilder {
             root: None,
             pattern: "ruled".into(),
             covers_protected: false,
+            exact_path: false,
             source: Arc::from("settings.json:3"),
         }])
 }

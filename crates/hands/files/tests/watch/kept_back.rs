@@ -18,6 +18,7 @@ fn denying(pattern: &str) -> Rule {
         pattern: pattern.into(),
         source: Arc::from("test"),
         covers_protected: false,
+        exact_path: false,
     }
 }
 

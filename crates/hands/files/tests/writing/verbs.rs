@@ -268,6 +268,7 @@ fn a_diff_never_tells_what_may_not_be_read() {
         root: None,
         pattern: "/.env".into(),
         covers_protected: true,
+        exact_path: false,
         source: "test:1".into(),
     };
     let world = portcullis_testkit::World::workspace()
@@ -335,6 +336,7 @@ fn what_a_rule_denies_below_a_directory_keeps_the_directory() {
         root: None,
         pattern: "*.lock".into(),
         covers_protected: false,
+        exact_path: false,
         source: "test:1".into(),
     };
     let world = portcullis_testkit::World::workspace()

@@ -362,12 +362,17 @@ async fn who_wants_to_be_told_afterwards_is_and_nobody_waits_for_it() {
     sh(&script, LONG).after(&call(), Outcome::Success);
     let hook = sh(&script, LONG).events(Events::Both);
     let start = Instant::now();
-    hook.after(&call(), Outcome::Success);
-    hook.after(&call(), Outcome::Denied);
-    assert!(start.elapsed() < Duration::from_millis(50));
+    // The best of five: others run here too, and may have the processor meanwhile.
+    let took = [(); 5].map(|()| {
+        let start = Instant::now();
+        hook.after(&call(), Outcome::Success);
+        hook.after(&call(), Outcome::Denied);
+        start.elapsed()
+    });
+    assert!(*took.iter().min().unwrap() < Duration::from_millis(50));
     let told = loop {
         let told = std::fs::read_to_string(&file).unwrap_or_default();
-        if told.lines().count() == 2 {
+        if told.lines().count() == 10 {
             break told;
         }
         assert!(start.elapsed() < LONG, "{told}");
@@ -379,11 +384,12 @@ async fn who_wants_to_be_told_afterwards_is_and_nobody_waits_for_it() {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
         .map(|line| (line["event"].clone(), line["outcome"].clone()))
         .collect();
-    assert_eq!(
-        outcomes,
-        [("after", "success"), ("after", "denied")]
-            .map(|(event, outcome)| (event.into(), outcome.into()))
-    );
+    let expected: Vec<_> = [("after", "success"), ("after", "denied")]
+        .repeat(5)
+        .into_iter()
+        .map(|(event, outcome)| (event.into(), outcome.into()))
+        .collect();
+    assert_eq!(outcomes, expected);
     assert_eq!(hook.dropped(), 0);
 }
 

@@ -1,27 +1,32 @@
 //! What a daemon asks: to be let in, to hear, to answer, and to go.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::StatusCode;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
 use portcullis_gate::Headway;
 use portcullis_link::{
-    Accepted, Dialect, Init, Ours, OursAccepted, Progress, Reply as Answered, SeedInit, bounds,
+    Accepted, Dialect, INSTANCE_HEADER, Init, Ours, OursAccepted, Progress, Received, SeedInit,
+    bounds,
 };
-use portcullis_proto::{Failure, Principal, Reason, Verb};
-use portcullis_store::LinkKeyKind;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use portcullis_proto::{Failure, Principal, Reason, Verb, misfit};
+use portcullis_store::{LinkKey, LinkKeyKind};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::super::bodies::Room;
+use super::super::held::holding;
+use super::super::limits::SMALL_BODY;
 use super::super::reply::{self, Reply};
 use super::super::rest::{NoBody, lost, read_body};
-use super::Called;
+use super::super::server::too_many;
 use super::spoken::{Spoken, failed, problem};
+use super::{Called, stranger};
 use crate::answers::off_the_reactor;
 use crate::gateway::{
-    Admitted, BadOffer, Calls, Link, NotAdmitted, Offer, Returned, Taken, Tree, Welcome,
-    early_events, events, polled, said, seed_offer, seed_returned,
+    Admitted, BadOffer, Calls, Gateway, KeptReply, Lends, Link, Listening, NotAdmitted, Offer,
+    Returned, Taken, Tree, Welcome, early_events, events, polled, said, seed_offer, seed_returned,
 };
 
 /// How many values a body of JSON may hold: as values each takes many times its
@@ -53,7 +58,20 @@ pub(super) async fn init(mut called: Called) -> Reply {
     });
     let gate = &called.server.parts.gate;
     match admitted.await {
-        Ok(Ok(Admitted { machine, session })) => {
+        Ok(Ok(Admitted {
+            machine,
+            session,
+            replaced,
+            put_out,
+        })) => {
+            if let Some(machine) = put_out {
+                if let Err(why) = gate.note(&called.caller(), &format!("link put out: {machine}")) {
+                    return failed(&why);
+                }
+                let gone = json!({"linked": false});
+                let server = &called.server;
+                server.tell_owner(&called.key.user, "machine", &machine, &gone);
+            }
             let how = if session.is_some() { "paired" } else { "back" };
             let what = format!(
                 "link {how}: {} {} {}",
@@ -76,24 +94,40 @@ pub(super) async fn init(mut called: Called) -> Reply {
                     machine: machine.name,
                     machine_id: machine.id,
                     ping_seconds: bounds::PING.as_secs(),
+                    replaced,
                 }),
             })
         }
-        Ok(Err(NotAdmitted::Key)) => problem(StatusCode::FORBIDDEN, "Invalid gateway key"),
+        // It was somebody's a moment ago, which is no reason to be told more.
+        Ok(Err(NotAdmitted::Key)) => {
+            stranger(&called.server, called.route, &called.head, called.from)
+        }
         Ok(Err(NotAdmitted::Wider(how))) => {
             let why = Failure::new(
                 Reason::NoGrant,
                 format!("The machine offers more than when it was paired: {how}."),
             );
+            if called.server.is_too_many(called.from) {
+                return too_many();
+            }
             drop(gate.refuse(&called.caller(), Verb::Relay, "link wider", why));
             let body = json!({
                 "code": 409,
                 "message": format!(
-                    "This machine offers more than its owner was shown: {how}. Nothing was changed. Its owner approves it with a new link: portcullis link create."
+                    "This machine offers more than its owner was shown: {how}. Nothing was changed. Its owner looks with `portcullis link list` and approves with `portcullis link approve`, or pairs it anew."
                 ),
                 "reason": "surface_widened",
             });
             reply::value(StatusCode::CONFLICT, &body)
+        }
+        Ok(Err(NotAdmitted::TooOften(wait))) => {
+            let mut reply = problem(
+                StatusCode::TOO_MANY_REQUESTS,
+                "This machine introduces itself too often. Nothing was changed.",
+            );
+            let seconds = HeaderValue::from(wait.as_secs() + 1);
+            reply.headers_mut().insert(RETRY_AFTER, seconds);
+            reply
         }
         Ok(Err(NotAdmitted::Failed(why))) | Err(why) => failed(&why),
     }
@@ -118,9 +152,17 @@ fn seed(bytes: &[u8]) -> Result<Welcome, BadOffer> {
         named: None,
         host: UNSAID.to_owned(),
         tree: Tree::of(&init)?,
+        files: None,
         root: init.root_path,
         offer: seed_offer()?,
+        instance: String::new(),
     })
+}
+
+/// Whether a text can stand in a head: letters, digits, `-` and `_`.
+fn is_word(text: &str, most: usize) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=most).contains(&text.len()) && text.bytes().all(plain)
 }
 
 /// Whether a text is one, of at most so many bytes, with nothing unseen in it.
@@ -145,6 +187,14 @@ fn shipped(bytes: &[u8]) -> Result<Welcome, BadOffer> {
             "The host's or the machine's name is none.".to_owned(),
         ));
     }
+    let instance = init
+        .portcullis
+        .as_ref()
+        .and_then(|ours| ours.instance.clone());
+    let instance = instance.unwrap_or_default();
+    if !instance.is_empty() && !is_word(&instance, bounds::MAX_INSTANCE) {
+        return Err(BadOffer("The instance's name is none.".to_owned()));
+    }
     let speaks_ours = init
         .portcullis
         .as_ref()
@@ -160,13 +210,28 @@ fn shipped(bytes: &[u8]) -> Result<Welcome, BadOffer> {
         root: init.root_path,
         offer: Offer::of(&init.tools, init.tool_categories)?,
         tree: Tree::default(),
+        instance,
+        files: init
+            .portcullis
+            .and_then(|ours| ours.files)
+            .filter(|_| speaks_ours)
+            .and_then(|files| Lends::of(&files)),
     })
 }
 
 /// The link of a daemon that has introduced itself.
 fn linked(called: &Called) -> Option<Arc<Link>> {
     let machine = called.key.machine.as_deref()?;
-    called.server.parts.gateway.link(&called.key.user, machine)
+    let link = called.server.parts.gateway.link(&called.key.user, machine);
+    // What was paired since is its own daemon's, whoever had the fixed key before.
+    link.filter(|link| called.key.kind != LinkKeyKind::Fixed || !link.about().keyed)
+}
+
+/// The same, for who wants to hear. A daemon that another one has taken the
+/// place of introduces itself anew, and ends what that one was sent.
+fn hearing(called: &Called, link: &Link) -> Option<Listening> {
+    let says = called.head.headers.get(INSTANCE_HEADER);
+    link.listen(says.map(HeaderValue::as_bytes))
 }
 
 /// The same answer as to a key that is nobody's: introduce yourself.
@@ -176,23 +241,25 @@ fn not_yet() -> Reply {
 
 /// `GET /gateway/events`.
 pub(super) async fn listen(called: Called) -> Reply {
-    if called.spoken == Spoken::Seed && called.key.kind == LinkKeyKind::Pairing {
+    let is_early = match called.key.kind {
+        LinkKeyKind::Pairing => true,
+        // The seed's daemon listens first, whatever lets it in.
+        LinkKeyKind::Fixed => linked(&called).is_none(),
+        // Who comes back is told to introduce itself by a 403, as n8n's daemon is.
+        LinkKeyKind::Session => false,
+    };
+    if called.spoken == Spoken::Seed && is_early {
         let early = early_events(&called.server.parts.gateway, &called.presented);
         return early.unwrap_or_else(not_yet);
     }
-    let listening = linked(&called).and_then(|link| Some((link.listen()?, link)));
+    let link = linked(&called);
+    let listening = link.and_then(|link| Some((hearing(&called, &link)?, link)));
     let Some((listening, link)) = listening else {
         return not_yet();
     };
     let gateway = &called.server.parts.gateway;
-    // Asked for after it listens: what is sent meanwhile comes twice, not never.
-    let first = if listening.dialect.is_ours() {
-        Calls(gateway).again(&link.id).await
-    } else {
-        Ok(Vec::new())
-    };
-    match first {
-        Ok(first) => events(gateway, link, listening, first),
+    match events(gateway, link, listening).await {
+        Ok(events) => events,
         Err(why) => failed(&why),
     }
 }
@@ -205,12 +272,17 @@ pub(super) async fn poll(called: Called) -> Reply {
         .and_then(|(_, after)| after.parse::<u64>().ok())
         .unwrap_or(0);
     let link = linked(&called).filter(|link| link.about().dialect.is_ours());
-    let Some(link) = link else {
+    let listening = link.and_then(|link| Some((hearing(&called, &link)?, link)));
+    let Some((listening, link)) = listening else {
         return not_yet();
     };
-    match polled(&called.server.parts.gateway, link, after).await {
-        Ok(Some(events)) => called.spoken.done(&json!({ "events": events })),
-        Ok(None) => not_yet(),
+    let gateway = &called.server.parts.gateway;
+    let (bodies, of) = (&called.server.shares.bodies, owner(&called));
+    match polled(gateway, link, listening, after, (bodies, &of)).await {
+        Ok(mut looked) => {
+            let reply = called.spoken.done(&looked.told());
+            holding(reply, std::mem::take(&mut looked.room))
+        }
         Err(why) => failed(&why),
     }
 }
@@ -237,7 +309,7 @@ pub(super) async fn respond(mut called: Called) -> Reply {
         Err(reply) => return reply,
     };
     room.shrink(bytes.len());
-    match taken(&called, &link, &request, &bytes).await {
+    match taken(&called, &link, &request, bytes).await {
         Ok(Taken::Given | Taken::More) => spoken.done(&json!({"ok": true})),
         Ok(Taken::Nobody) => nobody_waits(),
         Ok(Taken::Bad(why)) => problem(StatusCode::BAD_REQUEST, &why),
@@ -263,13 +335,18 @@ async fn is_awaited(called: &Called, link: &Link, request: &str) -> Result<bool,
 
 /// Room for the body of a request: as much as it says it has, and at most `most`.
 async fn room(called: &Called, most: usize) -> Result<Room, Failure> {
-    let who = Principal::User {
-        id: called.key.user.as_str().into(),
-    };
     let length = called.head.headers.get(CONTENT_LENGTH);
     let said = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let bytes = said.map_or(most, |said| said.min(most));
-    called.server.shares.bodies.room(&who, bytes).await
+    let bodies = &called.server.shares.bodies;
+    bodies.room(&owner(called), bytes).await
+}
+
+/// Whose share a daemon takes its room from.
+fn owner(called: &Called) -> Principal {
+    Principal::User {
+        id: called.key.user.as_str().into(),
+    }
 }
 
 fn nobody_waits() -> Reply {
@@ -279,67 +356,100 @@ fn nobody_waits() -> Reply {
     )
 }
 
+/// A reply that is understood: as it is kept, where it is to be, and for who waits.
+type Understood = (Option<String>, Result<Returned, Failure>);
+
+/// What a reply says, whole or in pieces; what becomes of it where it says nothing yet.
+fn understood(
+    gateway: &Gateway,
+    link: &Link,
+    request: &str,
+    bytes: Vec<u8>,
+) -> Result<Understood, Taken> {
+    if link.about().dialect == Dialect::Seed {
+        let returned = parsed(&bytes).and_then(seed_returned);
+        return returned
+            .map(|returned| (None, Ok(returned)))
+            .map_err(Taken::Bad);
+    }
+    let received: Received<'_> = parsed(&bytes).map_err(Taken::Bad)?;
+    let Some(chunk) = received.chunk else {
+        return whole(link, request, received);
+    };
+    drop(bytes);
+    let Some(gathered) = gateway.gather(link, request, &chunk)? else {
+        return Err(Taken::More);
+    };
+    drop(chunk);
+    // The pieces are let go: a call that has none of its answer must not wait for
+    // more of it.
+    let received = parsed(gathered.as_bytes()).unwrap_or_else(|why| Received {
+        error: Some(why),
+        ..Received::default()
+    });
+    whole(link, request, received)
+}
+
+/// What a reply says of which all is there. It may be large: what is kept of it is
+/// written only where nobody is there to be given it.
+fn whole(link: &Link, request: &str, received: Received<'_>) -> Result<Understood, Taken> {
+    let Received { result, error, .. } = received;
+    let reply = match (result, &error) {
+        (Some(result), None) => Ok(Returned::parse(result.get()).map_err(Taken::Bad)?),
+        (None, Some(error)) => Err(said(error)),
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Taken::Bad("One of result and error.".to_owned()));
+        }
+    };
+    let kept = (!link.gives(request)).then(|| {
+        let body = link.body_of(request);
+        let kept = KeptReply {
+            result,
+            error: error.as_deref().map(Cow::from),
+            body: body.as_deref().map(Cow::from),
+        };
+        kept.written()
+    });
+    Ok((kept, reply))
+}
+
 /// What becomes of a reply, whole or in pieces.
 async fn taken(
     called: &Called,
-    link: &Link,
+    link: &Arc<Link>,
     request: &str,
-    bytes: &[u8],
+    bytes: Vec<u8>,
 ) -> Result<Taken, Failure> {
-    if link.about().dialect == Dialect::Seed {
-        return Ok(match parsed(bytes).and_then(seed_returned) {
-            Ok(returned) => link.take(request, Ok(returned)),
-            Err(why) => Taken::Bad(why),
-        });
-    }
-    let mut answered: Answered = match parsed(bytes) {
-        Ok(answered) => answered,
-        Err(why) => return Ok(Taken::Bad(why)),
+    let is_large = bytes.len() > SMALL_BODY;
+    let (of, id) = (Arc::clone(link), request.to_owned());
+    let gateway = Arc::clone(&called.server.parts.gateway);
+    let understand = move || understood(&gateway, &of, &id, bytes);
+    let understood = if is_large {
+        // It takes long: nobody else waits behind it.
+        let understanding = tokio::task::spawn_blocking(understand).await;
+        understanding.map_err(|error| Failure::from(Reason::Bug).detail(error))?
+    } else {
+        understand()
     };
-    if let Some(chunk) = answered.chunk.take() {
-        match link.gather(request, &chunk) {
-            Ok(None) => return Ok(Taken::More),
-            Err(taken) => return Ok(taken),
-            Ok(Some(whole)) => match parsed(whole.as_bytes()) {
-                Ok(whole) => answered = whole,
-                // The pieces are let go: a call that has none of its answer
-                // must not wait for more of it.
-                Err(why) => return Ok(link.take(request, Err(said(&why)))),
-            },
-        }
-    }
-    let reply = match (answered.result, answered.error) {
-        (Some(result), None) => match Returned::parse(result.clone()) {
-            Ok(returned) => (result, Ok(returned)),
-            Err(why) => return Ok(Taken::Bad(why)),
-        },
-        (None, Some(error)) => (json!({ "error": error }), Err(said(&error))),
-        (Some(_), Some(_)) | (None, None) => {
-            return Ok(Taken::Bad("One of result and error.".to_owned()));
-        }
+    let (kept, reply) = match understood {
+        Ok(understood) => understood,
+        Err(taken) => return Ok(taken),
     };
-    let (kept, reply) = reply;
     let calls = Calls(&called.server.parts.gateway);
     let dialect = link.about().dialect;
-    match link.take(request, reply) {
-        Taken::Nobody if dialect.is_ours() => settle_kept(&calls, link, request, &kept).await,
-        Taken::Given => {
+    let asks = matches!(&reply, Ok(returned) if returned.question().is_some());
+    match (link.take(request, reply), kept) {
+        // Of another dialect, only what has a name is kept.
+        (Taken::Nobody, Some(kept)) if dialect.is_ours() || link.awaits(request) => {
+            let settled = calls.settle_kept(link, request, kept, asks).await?;
+            Ok(if settled { Taken::Given } else { Taken::Nobody })
+        }
+        (Taken::Given, _) => {
             calls.settled(dialect, request);
             Ok(Taken::Given)
         }
-        other @ (Taken::Nobody | Taken::More | Taken::Bad(_)) => Ok(other),
+        (other @ (Taken::Nobody | Taken::More | Taken::Bad(_)), _) => Ok(other),
     }
-}
-
-/// A reply to a call that was sent before this server started.
-async fn settle_kept(
-    calls: &Calls<'_>,
-    link: &Link,
-    request: &str,
-    reply: &Value,
-) -> Result<Taken, Failure> {
-    let settled = calls.settle_kept(&link.id, request, reply).await?;
-    Ok(if settled { Taken::Given } else { Taken::Nobody })
 }
 
 /// `POST /gateway/progress/{id}`.
@@ -375,12 +485,18 @@ pub(super) async fn disconnect(called: Called) -> Reply {
         return not_yet();
     };
     let gateway = Arc::clone(&called.server.parts.gateway);
-    let user = called.key.user.clone();
-    let gone = machine.clone();
-    let ended = off_the_reactor(&called.server.parts.store, move |_| {
-        gateway.disconnect(&user, &gone, None)
+    let LinkKey { user, kind, .. } = called.key.clone();
+    let (gone, presented) = (machine.clone(), called.presented.clone());
+    let ended = off_the_reactor(&called.server.parts.store, move |_| match kind {
+        LinkKeyKind::Fixed => gateway.disconnect_unpaired(&user, &gone, None),
+        LinkKeyKind::Session | LinkKeyKind::Pairing => gateway.leave(&user, &gone, &presented),
     });
-    let noted = ended.await.and_then(|_| {
+    let ended = match ended.await {
+        Ok(true) => Ok(()),
+        Ok(false) => return not_yet(),
+        Err(why) => Err(why),
+    };
+    let noted = ended.and_then(|()| {
         let what = format!("link left: {machine}");
         called.server.parts.gate.note(&called.caller(), &what)
     });
@@ -412,7 +528,7 @@ async fn read(called: &mut Called, most: usize) -> Result<Vec<u8>, Reply> {
 }
 
 /// A body as `T`, from JSON that is not too much.
-fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     if values_in(bytes) > MAX_VALUES {
         return Err("The body holds too many values.".to_owned());
     }
@@ -420,7 +536,8 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err("The body is no JSON object.".to_owned());
     }
-    serde_json::from_slice(bytes).map_err(|error| format!("The body does not fit: {error}."))
+    serde_json::from_slice(bytes)
+        .map_err(|error| format!("The body does not fit: {}.", misfit(&error)))
 }
 
 /// How many values stand in some JSON, about: what separates and opens them,
@@ -454,6 +571,6 @@ mod tests {
             assert_eq!(values_in(text.as_bytes()), want, "{text}");
         }
         let many = format!("{{\"a\":[{}0]}}", "0,".repeat(MAX_VALUES));
-        assert!(parsed::<Value>(many.as_bytes()).is_err());
+        assert!(parsed::<serde_json::Value>(many.as_bytes()).is_err());
     }
 }

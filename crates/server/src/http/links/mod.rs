@@ -37,6 +37,8 @@ struct Called {
     presented: String,
     head: Parts,
     body: Option<Incoming>,
+    /// Where it came from.
+    from: IpAddr,
     /// What stood for `{id}` in the path.
     id: Option<String>,
 }
@@ -83,6 +85,7 @@ pub(super) async fn answer(
         presented,
         head,
         body: Some(body),
+        from,
         id,
     };
     match daemon {

@@ -1,6 +1,7 @@
 //! How each dialect wraps what it is told.
 
 use http::StatusCode;
+use portcullis_link::Wrapped;
 use portcullis_proto::Failure;
 use serde::Serialize;
 use serde_json::json;
@@ -38,7 +39,7 @@ impl Spoken {
     pub(in crate::http) fn done<T: Serialize>(self, body: &T) -> Reply {
         match self {
             Self::Seed => reply::of(StatusCode::OK, body),
-            Self::Shipped => reply::of(StatusCode::OK, &json!({ "data": body })),
+            Self::Shipped => reply::of(StatusCode::OK, &Wrapped { data: body }),
         }
     }
 }

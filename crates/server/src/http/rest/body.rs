@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use portcullis_proto::{Failure, Reason};
+use portcullis_proto::{Failure, Reason, misfit};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::super::guard::media_type;
@@ -108,7 +108,12 @@ pub(crate) async fn json_of<T: DeserializeOwned>(
     let fits = serde_json::from_slice(&bytes).and_then(|object: serde_json::Map<_, _>| {
         serde_json::from_value(serde_json::Value::Object(object))
     });
-    fits.map_err(|error| bad(format!("The body does not fit the route: {error}.")))
+    fits.map_err(|error| {
+        bad(format!(
+            "The body does not fit the route: {}.",
+            misfit(&error)
+        ))
+    })
 }
 
 /// The largest body at the desk.
@@ -173,7 +178,7 @@ pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, 
     serde_json::from_slice(&bytes).map_err(|error| {
         errand.refuse(Failure::new(
             Reason::BadArguments,
-            format!("The body does not fit the route: {error}."),
+            format!("The body does not fit the route: {}.", misfit(&error)),
         ))
     })
 }

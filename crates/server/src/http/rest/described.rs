@@ -13,6 +13,7 @@ use super::super::routes::Files;
 use super::capabilities::CapabilitiesReply;
 use super::changes::WatchQuery;
 use super::files::{BytesQuery, EditBody, GlobQuery, ListQuery, PathQuery, ReadQuery, WriteBody};
+use super::machine::MachineQuery;
 use super::tools::{
     AppendBody, EditsBody, ExtractBody, OverwriteBody, PathBody, SearchQuery, TreeQuery, UndoBody,
 };
@@ -28,6 +29,13 @@ fn told<'a>(shapes: &'a mut Shapes, summary: &'static str) -> Described<'a> {
             text(),
         )
         .header("Portcullis-Run", "The run it is part of.", text())
+        .header(
+            "Portcullis-Machine",
+            "Which machine: a name `/status` tells, or `here` for the server's own files. \
+             Without it the newest link is meant, and without any the server's own.",
+            text(),
+        )
+        .asking::<MachineQuery>()
         .failing(&[400, 500, 503])
 }
 

@@ -3,9 +3,9 @@
 use http::HeaderValue;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, RETRY_AFTER};
-use portcullis_proto::{Digest, Failure, Json, Reason};
+use portcullis_proto::{Digest, Failure, Reason};
 use portcullis_tools::{
-    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, ReadAsk, WriteAsk,
+    FileAsk, ListAsk, MAX_LINES, MAX_MATCHES, MAX_WINDOW, MAX_WRITE, MachineAsk, ReadAsk, WriteAsk,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,19 +34,7 @@ async fn ask(errand: &Errand, ask: Result<FileAsk, Failure>, status: StatusCode)
         Ok(ask) => ask,
         Err(why) => return errand.refuse(why),
     };
-    let caller = match errand.caller().await {
-        Ok(caller) => caller,
-        Err(why) => return errand.refuse(why),
-    };
-    let asked = errand.machine.file(&caller, errand.root(), ask);
-    answered(errand, asked.await, status)
-}
-
-fn answered(errand: &Errand, asked: Result<Json, Failure>, status: StatusCode) -> Reply {
-    match asked {
-        Ok(body) => reply::written(status, body.into_string()),
-        Err(why) => errand.failed(&why),
-    }
+    errand.done(MachineAsk::File(ask), status).await
 }
 
 pub(super) async fn read(errand: &Errand) -> Reply {

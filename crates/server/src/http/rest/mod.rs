@@ -6,6 +6,7 @@ mod changes;
 mod client;
 mod described;
 mod files;
+mod machine;
 mod query;
 mod raw;
 mod searching;
@@ -22,9 +23,9 @@ use std::sync::Arc;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 use portcullis_gate::{Approver, Caller, CancelFlag};
-use portcullis_proto::{ConversationId, Failure, Mode, Reason, RootId, RunId, SessionId, Verb};
+use portcullis_proto::{ConversationId, Failure, Group, Reason, RootId, RunId, SessionId, Verb};
 use portcullis_store::ParkedApprover;
-use portcullis_tools::Machine;
+use portcullis_tools::{Machine, MachineAsk};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -91,10 +92,20 @@ struct Errand {
     machine: Arc<dyn Machine>,
     /// The root of the workspace a qualified path named.
     root: Option<RootId>,
+    /// Why there is no machine or no workspace for it.
+    astray: Option<Astray>,
     /// Where its questions are put.
     parked: Arc<ParkedApprover>,
     /// The memory its body takes.
     room: Room,
+}
+
+/// Why a request has no place to go to.
+enum Astray {
+    /// It names a machine that is none.
+    Machine(Failure),
+    /// Its path names a workspace that is none.
+    Workspace,
 }
 
 impl Errand {
@@ -125,10 +136,63 @@ impl Errand {
         self.failed(&why)
     }
 
+    /// Whether it may have been done before under its name: then it is not for a
+    /// machine that is there now, and needs none.
+    fn is_kept(&self) -> bool {
+        self.caller.call_name().is_some() && self.verb.group() == Group::FilesystemWrite
+    }
+
+    /// Refuses what names a machine or a workspace there is not.
+    fn nowhere(&self) -> Option<Reply> {
+        match self.astray.as_ref()? {
+            Astray::Machine(why) => Some(self.refuse(why.clone())),
+            Astray::Workspace => {
+                drop(self.refuse(Reason::UnknownRoot.into()));
+                Some(reply::refused(
+                    StatusCode::BAD_REQUEST,
+                    "The path names no workspace of this server.",
+                    Some("workspace_mismatch"),
+                ))
+            }
+        }
+    }
+
+    /// Asks the machine, unless that was done before under its name, and answers
+    /// with `status` where it says yes.
+    async fn done(&self, ask: MachineAsk, status: StatusCode) -> Reply {
+        let caller = match self.caller().await {
+            Ok(caller) => caller,
+            Err(why) => return self.refuse(why),
+        };
+        let machines = &self.server.parts.machines;
+        let scopes = self.asked.identity.scopes;
+        let recalled = machines.recall_ask(&caller, scopes, &ask).await;
+        let (machine, root) = (&self.machine, self.root());
+        let body = match (recalled, ask) {
+            (Some(body), _) => body,
+            (None, ask) => {
+                if let Some(reply) = self.nowhere() {
+                    return reply;
+                }
+                match ask {
+                    MachineAsk::File(ask) => machine.file(&caller, root, ask).await,
+                    MachineAsk::Undoable {} => machine.undoable(&caller, root).await,
+                    MachineAsk::Undo { id } => machine.undo(&caller, root, &id).await,
+                    ask @ (MachineAsk::Raw { .. }
+                    | MachineAsk::Resources { .. }
+                    | MachineAsk::ReadResource { .. }) => ask.done_by(&**machine, &caller).await,
+                }
+            }
+        };
+        match body {
+            Ok(body) => reply::written(status, body.into_string()),
+            Err(why) => self.failed(&why),
+        }
+    }
+
     /// Whether the group of what is asked for is off.
     fn is_off(&self) -> bool {
-        let rules = self.server.parts.gate.rules();
-        rules.modes.of(self.verb.group()) == Mode::Deny
+        self.machine.is_off(self.verb.group())
     }
 
     /// More than its share was asked for: on the record, and told to come again.
@@ -168,11 +232,11 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
     let flag = CancelFlag::new();
     let until_gone = UntilGone(flag.clone());
     let caller = caller(&asked).cancelled_by(flag);
-    let machine = server
-        .parts
-        .machines
-        .of(&asked.identity)
-        .unwrap_or_else(|| Arc::new(Nowhere(Arc::clone(&server.parts.gate))));
+    let nowhere = || Arc::new(Nowhere(Arc::clone(&server.parts.gate))) as Arc<dyn Machine>;
+    let (machine, unnamed) = match machine::meant(server, &asked) {
+        Ok(machine) => (machine.unwrap_or_else(nowhere), None),
+        Err(why) => (nowhere(), Some(why)),
+    };
     let parked = ParkedApprover::new(
         server.parts.store.clone(),
         answers::waits(&asked.head.headers),
@@ -189,10 +253,17 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
         verb: verb(files),
         machine,
         root: None,
+        astray: unnamed.map(Astray::Machine),
         parked,
         room: Room::default(),
     };
-    if let Some(mut reply) = turned_back(&mut errand) {
+    let mut turned = turned_back(&errand);
+    if turned.is_none() {
+        find_workspace(&mut errand);
+        // Of what may be kept, that is looked for first.
+        turned = (!errand.is_kept()).then(|| errand.nowhere()).flatten();
+    }
+    if let Some(mut reply) = turned {
         reply::settled_on(&mut reply, errand.caller.warrant());
         return reply;
     }
@@ -215,9 +286,8 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
     reply
 }
 
-/// Refuses what its credential is not for, and what names a client or a
-/// workspace there is not; finds the workspace it names.
-fn turned_back(errand: &mut Errand) -> Option<Reply> {
+/// Refuses what its credential is not for, and what names a client there is not.
+fn turned_back(errand: &Errand) -> Option<Reply> {
     if let Some(reply) = client::refused(errand) {
         return Some(reply);
     }
@@ -228,22 +298,19 @@ fn turned_back(errand: &mut Errand) -> Option<Reply> {
         let why = off.map_or_else(|| desk::no_scope(scope), FilesOff::why);
         return Some(errand.refuse(why));
     }
-    let named = errand.asked.workspace.as_ref()?;
-    let found = errand
-        .machine
-        .workspaces()
-        .into_iter()
-        .find(|workspace| workspace.is_called(named));
-    let Some(workspace) = found else {
-        drop(errand.refuse(Reason::UnknownRoot.into()));
-        return Some(reply::refused(
-            StatusCode::BAD_REQUEST,
-            "The path names no workspace of this server.",
-            Some("workspace_mismatch"),
-        ));
-    };
-    errand.root = Some(workspace.root);
     None
+}
+
+/// Finds the workspace its path names, on the machine that is meant.
+fn find_workspace(errand: &mut Errand) {
+    let (Some(named), None) = (&errand.asked.workspace, &errand.astray) else {
+        return;
+    };
+    let mut workspaces = errand.machine.workspaces().into_iter();
+    match workspaces.find(|workspace| workspace.is_called(named)) {
+        Some(workspace) => errand.root = Some(workspace.root),
+        None => errand.astray = Some(Astray::Workspace),
+    }
 }
 
 /// Which routes take long, and are waited for in line.
@@ -335,6 +402,7 @@ fn caller(asked: &Asked) -> Caller {
         .by_grant_alone()
         .leaving_trail();
     let caller = Names::of(&asked.head.extensions).onto(caller);
+    let caller = machine::naming(caller, asked);
     match session {
         Some(session) => caller.in_session(SessionId::new(session)),
         None => caller,

@@ -1,7 +1,9 @@
 //! The routes that are ours: each asks one tool, under names that fit a query
 //! or a body.
 
+use http::StatusCode;
 use portcullis_proto::{Failure, Reason, ToolCall, ToolReply};
+use portcullis_tools::MachineAsk;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,17 +20,10 @@ async fn call(errand: &Errand, tool: &str, arguments: Result<Value, Failure>) ->
         Ok(arguments) => arguments,
         Err(why) => return errand.refuse(why),
     };
-    // The route is there, whether its group is on or not; a tool would not be.
-    if errand.is_off() {
-        return errand.refuse(Reason::DeniedByMode.into());
-    }
     if let Some(object) = arguments.as_object_mut() {
         object.retain(|_, value| !value.is_null());
-        if let Some(root) = errand.root() {
-            object.insert("root".to_owned(), root.into());
-        }
     }
-    let call = ToolCall {
+    let mut call = ToolCall {
         name: tool.to_owned(),
         arguments,
     };
@@ -36,7 +31,25 @@ async fn call(errand: &Errand, tool: &str, arguments: Result<Value, Failure>) ->
         Ok(caller) => caller,
         Err(why) => return errand.refuse(why),
     };
-    let reply = errand.machine.call(&caller, call).await;
+    let machines = &errand.server.parts.machines;
+    let scopes = errand.asked.identity.scopes;
+    let recalled = machines.recall(&caller, scopes, &call).await;
+    let reply = if let Some(reply) = recalled {
+        reply
+    } else {
+        if let Some(reply) = errand.nowhere() {
+            return reply;
+        }
+        // The route is there, whether its group is on or not; a tool would not be.
+        if errand.is_off() {
+            return errand.refuse(Reason::DeniedByMode.into());
+        }
+        let root = errand.root().filter(|_| !errand.machine.has_one_root());
+        if let (Some(object), Some(root)) = (call.arguments.as_object_mut(), root) {
+            object.insert("root".to_owned(), root.into());
+        }
+        errand.machine.call(&caller, call).await
+    };
     if reply.is_error
         && let Some(why) = failure_in(&reply)
     {
@@ -53,6 +66,14 @@ fn failure_in(reply: &ToolReply) -> Option<Failure> {
         error: String,
     }
     let told: Told = serde_json::from_str(reply.structured.get()).ok()?;
+    // Nobody named a tool here: the machine has none for the route.
+    if told.reason == Reason::UnknownTool.as_str() {
+        return Some(
+            Failure::new(Reason::NotOffered, "The machine has no tool for that.").hint(
+                "GET /capabilities tells what there is; Portcullis-Machine names another machine.",
+            ),
+        );
+    }
     [Reason::ApprovalPending, Reason::Untrusted]
         .into_iter()
         .find(|reason| reason.as_str() == told.reason)
@@ -279,14 +300,7 @@ pub(crate) struct UndoBody {
 }
 
 pub(super) async fn undoable(errand: &Errand) -> Reply {
-    let caller = match errand.caller().await {
-        Ok(caller) => caller,
-        Err(why) => return errand.refuse(why),
-    };
-    match errand.machine.undoable(&caller, errand.root()).await {
-        Ok(body) => reply::written(http::StatusCode::OK, body.into_string()),
-        Err(why) => errand.failed(&why),
-    }
+    errand.done(MachineAsk::Undoable {}, StatusCode::OK).await
 }
 
 pub(super) async fn undo(errand: &mut Errand) -> Reply {
@@ -294,13 +308,6 @@ pub(super) async fn undo(errand: &mut Errand) -> Reply {
         Ok(body) => body,
         Err(reply) => return reply,
     };
-    let caller = match errand.caller().await {
-        Ok(caller) => caller,
-        Err(why) => return errand.refuse(why),
-    };
-    let undone = errand.machine.undo(&caller, errand.root(), &body.id).await;
-    match undone {
-        Ok(body) => reply::written(http::StatusCode::OK, body.into_string()),
-        Err(why) => errand.failed(&why),
-    }
+    let undo = MachineAsk::Undo { id: body.id };
+    errand.done(undo, StatusCode::OK).await
 }

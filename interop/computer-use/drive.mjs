@@ -23,7 +23,8 @@ let failed = 0;
 function start(command, args, env = {}) {
   const child = spawn(command, args, { env: { ...process.env, HOME: at('home'), ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
   child.said = '';
-  child.ended = new Promise((done) => child.on('exit', (code) => done(code ?? -1)));
+  const ended = new Promise((done) => child.on('exit', (code) => done(code ?? -1)));
+  child.ends = (who) => within(`${who} ends`, ended);
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (bytes) => {
       child.said += bytes;
@@ -44,6 +45,19 @@ async function until(what, look, seconds = 30) {
   }
 }
 
+async function within(what, promise, seconds = 60) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`${what}: not within ${seconds} s`)), seconds * 1000);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+const fetched = (what, ...request) => within(what, fetch(...request).then(async (reply) => ({ status: reply.status, text: await reply.text() })));
+
 async function check(what, run) {
   try {
     await run();
@@ -55,7 +69,7 @@ async function check(what, run) {
   }
 }
 
-const portcullis = (...args) => execFileSync(binary, ['--data-dir', at('data'), ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+const portcullis = (...args) => execFileSync(binary, ['--data-dir', at('data'), ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], timeout: 60_000 }).trim();
 
 const server = start(binary, ['--data-dir', at('data'), 'serve', '--dir', at('here'), '--port', '0']);
 const url = await until('the server starts', () => server.said.match(/listens at (http:\S+)/)?.[1]);
@@ -66,14 +80,13 @@ async function ask(method, path, { token = bearer, key, body } = {}) {
   const headers = { 'Content-Type': 'application/json' };
   if (key !== undefined) headers['X-Gateway-Key'] = key;
   else headers.Authorization = `Bearer ${token}`;
-  const reply = await fetch(url + path, { method, headers, body: body && JSON.stringify(body) });
-  const text = await reply.text();
-  return { status: reply.status, body: text ? JSON.parse(text) : null };
+  const { status, text } = await fetched(`${method} ${path}`, url + path, { method, headers, body: body && JSON.stringify(body) });
+  return { status, body: text ? JSON.parse(text) : null };
 }
 
 let rpc = 0;
 async function mcp(method, params, token = bearer) {
-  const reply = await fetch(`${url}/mcp`, {
+  const { text } = await fetched(`${method} ${params.name ?? ''}`, `${url}/mcp`, {
     method: 'POST',
     headers: {
       Authorization: `Bearer ${token}`,
@@ -97,7 +110,6 @@ async function mcp(method, params, token = bearer) {
       },
     }),
   });
-  const text = await reply.text();
   const json = text.startsWith('{') ? text : text.split('\n').filter((line) => line.startsWith('data: {')).pop().slice(6);
   const message = JSON.parse(json);
   if (message.error) throw new Error(JSON.stringify(message.error));
@@ -121,8 +133,6 @@ function link() {
 const permissions = (shell = 'allow') => [
   '--permission-filesystem-read', 'allow', '--permission-filesystem-write', 'allow',
   '--permission-shell', shell, '--permission-computer', 'deny', '--permission-browser', 'deny',
-  // Its sandbox needs programs that are not everywhere; ours is not what is tried here.
-  '--dangerously-disable-shell-sandbox',
 ];
 function lend(token, dir = 'work', more = permissions()) {
   return start('node', [cli, url, token, '--dir', at(dir), '--auto-confirm', '--allowed-origins', url, '--log-level', 'debug', ...more]);
@@ -200,10 +210,18 @@ try {
     assert.match(words(result), /from the shell/);
     assert.equal(readFileSync(at('work/shell.txt'), 'utf8'), 'from the shell\n');
   });
-  await check('a failure there is a failure here, in its words', async () => {
+  await check('and that shell is jailed by its own sandbox', async () => {
+    assert.notEqual(process.getuid(), 0, 'this is to run as an ordinary user');
+    const out = await call('shell_execute', { command: `echo out > ${at('other/escaped.txt')}` });
+    assert.equal(out.isError, true, words(out));
+    assert.match(words(out), /Read-only file system|Permission denied|No such file/);
+    assert.ok(!existsSync(at('other/escaped.txt')));
+  });
+  await check('a failure there is a failure here, and typed', async () => {
     const result = await call('read_file', { filePath: 'nowhere.txt' });
     assert.equal(result.isError, true);
-    assert.match(words(result), /nowhere\.txt|ENOENT|not found/i);
+    assert.equal(result.structuredContent.reason, 'not_found', words(result));
+    assert.ok(!words(result).includes(at('work')), words(result));
     const out = await call('read_file', { filePath: '../other/else.txt' });
     assert.equal(out.isError, true);
     assert.ok(!words(out).includes('elsewhere'));
@@ -220,11 +238,50 @@ try {
     const wrong = await call('read_file', { filePath: 'here.txt', machine: 'nobody' });
     assert.equal(wrong.structuredContent.reason, 'bad_arguments');
   });
-  await check('the REST routes say that a link does not carry them', async () => {
-    const reply = await ask('GET', '/file?path=notes.txt');
-    assert.deepEqual([reply.status, reply.body.reason], [400, 'not_offered']);
+  await check('the REST routes are made of its tools', async () => {
+    const read = await ask('GET', '/file?path=notes.txt');
+    assert.deepEqual([read.status, read.body.content, read.body.truncated], [200, 'first line\nsecond line\n', false]);
+    const lines = await ask('GET', '/file?path=notes.txt&line=2&limit=1');
+    assert.equal(lines.body.content, 'second line');
+    const list = await ask('GET', '/list?path=src');
+    assert.deepEqual(list.body.entries, [{ name: 'main.py', kind: 'file', ignored: false }]);
     const tree = await ask('GET', '/tree');
     assert.equal(tree.status, 200, JSON.stringify(tree.body));
+    assert.match(tree.body.tree, /main\.py/);
+    const found = await ask('GET', '/search?query=needle&path=src&glob=*.py');
+    assert.equal(found.body.matches[0].path, 'src/main.py');
+    const missing = await ask('GET', '/file?path=nowhere.txt');
+    assert.deepEqual([missing.status, missing.body.reason], [404, 'not_found']);
+    const out = await ask('GET', '/file?path=../other/else.txt');
+    assert.equal(out.body.errorKind, 'path_outside_workspace');
+  });
+  await check('REST writes and edits, with what is expected looked at before', async () => {
+    const write = (body) => ask('POST', '/file/write', { body: { path: 'rest.txt', ...body } });
+    const made = await write({ content: 'cost: 5\n', mode: 'create' });
+    assert.deepEqual([made.status, made.body.created], [201, true], JSON.stringify(made.body));
+    const twice = await write({ content: 'x', mode: 'create' });
+    assert.deepEqual([twice.status, twice.body.reason], [409, 'already_exists']);
+    const wrong = await write({ content: 'x', mode: 'replace', expectedHash: `sha256:${'0'.repeat(64)}` });
+    assert.deepEqual([wrong.status, wrong.body.reason], [409, 'version_mismatch']);
+    const edited = await ask('POST', '/file/edit', { body: { path: 'rest.txt', oldText: '5', newText: '$&$1', expectedHash: made.body.hash } });
+    assert.equal(edited.status, 200, JSON.stringify(edited.body));
+    assert.equal(readFileSync(at('work/rest.txt'), 'utf8'), 'cost: $&$1\n');
+    const gone = await ask('POST', '/file/delete', { body: { path: 'rest.txt' } });
+    assert.equal(gone.status, 200);
+    assert.ok(!existsSync(at('work/rest.txt')));
+  });
+  await check('what its tools cannot say is told, and not done otherwise', async () => {
+    for (const path of ['/file/raw?path=notes.txt', '/stat?path=notes.txt', '/undo', '/watch?path=.', '/search?query=a.b', '/list?path=.&cursor=x']) {
+      const reply = await ask('GET', path);
+      assert.deepEqual([reply.status, reply.body.reason], [400, 'not_offered'], path);
+    }
+    const move = await ask('POST', '/file/move', { body: { from: 'notes.txt', to: 'src/main.py', overwrite: false } });
+    assert.deepEqual([move.status, move.body.reason], [400, 'not_offered']);
+    assert.equal(readFileSync(at('work/src/main.py'), 'utf8'), 'print("needle")\n');
+  });
+  await check('over REST, a machine is named in a header', async () => {
+    const { text } = await fetched('GET /file', `${url}/file?path=here.txt`, { headers: { Authorization: `Bearer ${bearer}`, 'Portcullis-Machine': 'here' } });
+    assert.equal(JSON.parse(text).content, 'of the server\n');
   });
   await check('many calls at once get each its own answer', async () => {
     for (let n = 0; n < 24; n += 1) writeFileSync(at(`work/n${n}.txt`), `number ${n}.\n`);
@@ -250,13 +307,13 @@ try {
     }
     assert.deepEqual([...new Set(answers)], ['[403,{"code":403,"message":"Invalid gateway key"}]']);
     const spent = start('node', [cli, url, used, '--dir', at('work'), '--auto-confirm', '--allowed-origins', url, ...permissions()]);
-    assert.equal(await spent.ended, 1, spent.said);
+    assert.equal(await spent.ends('one with a used token'), 1, spent.said);
     assert.equal((await status()).connected, true);
   });
   await check('a second daemon for the same directory replaces the first', async () => {
     const before = (await status()).connectedAt;
     const second = lend(link());
-    assert.equal(await daemon.ended, 0, 'the first is told, and ends');
+    assert.equal(await daemon.ends('the first daemon'), 0, 'the first is told, and ends');
     const now = await until('the second', async () => { const now = await status(); return now.connected && now.connectedAt !== before && now; });
     assert.equal(now.directory, at('work'));
     assert.match(words(await works('read_file', { filePath: 'notes.txt' })), /first line/);
@@ -275,13 +332,13 @@ try {
   await check('link remove lets go of a machine at once', async () => {
     const id = portcullis('link', 'list').split('\n').find((line) => line.includes(at('other'))).split(/\s+/)[0];
     portcullis('link', 'remove', id);
-    assert.equal(await other.ended, 0);
+    assert.equal(await other.ends('the daemon of a removed machine'), 0);
     assert.equal((await status()).directory, at('work'));
   });
   await check('it comes back by itself after the server started anew', async () => {
     // The daemon keeps its session key, and so does the store.
     server.kill('SIGTERM');
-    await server.ended;
+    await server.ends('the server');
     const port = new URL(url).port;
     const again = start(binary, ['--data-dir', at('data'), 'serve', '--dir', at('here'), '--port', port]);
     await until('listening', () => again.said.includes('listens at'));
@@ -291,7 +348,7 @@ try {
   await check('disconnect-session ends it, and what was local is there again', async () => {
     const reply = await ask('POST', '/rest/instance-ai/gateway/disconnect-session');
     assert.deepEqual(reply.body, { data: { ok: true } });
-    assert.equal(await daemon.ended, 0);
+    assert.equal(await daemon.ends('a disconnected daemon'), 0);
     assert.equal((await status()).connected, false);
     assert.equal((await ask('GET', '/status')).body.provider, 'local');
     assert.match(words(await works('read_file', { filePath: 'here.txt' })), /of the server/);

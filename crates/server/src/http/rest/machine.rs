@@ -1,0 +1,68 @@
+//! Which machine a request means: the one it names, or the first there is.
+
+use std::sync::Arc;
+
+use portcullis_gate::Caller;
+use portcullis_proto::{Failure, Reason};
+use portcullis_tools::Machine;
+
+use super::super::server::{Asked, Server};
+use super::query::{Asks as _, query};
+
+/// The header a machine is named in.
+pub(super) const HEADER: &str = "portcullis-machine";
+
+query! {
+    /// What every route about files takes.
+    pub(super) struct MachineQuery {
+        /// Which machine: a name `/status` tells, or `here` for the server's own
+        /// files. The same as the header `Portcullis-Machine`.
+        "machine" machine: Option<String>,
+    }
+}
+
+/// The machine that is meant, where there is any; why not, where it is named.
+pub(super) fn meant(server: &Server, asked: &Asked) -> Result<Option<Arc<dyn Machine>>, Failure> {
+    let machines = &server.parts.machines;
+    match named(asked)? {
+        Some(name) => machines.named(&asked.identity, &name).map(Some),
+        None => Ok(machines.of(&asked.identity)),
+    }
+}
+
+/// The caller, whose name for the call is one for the machine and the workspace
+/// it names: as it says them, since neither need be there when it asks again.
+pub(super) fn naming(caller: Caller, asked: &Asked) -> Caller {
+    let Some(call) = caller.call_name() else {
+        return caller;
+    };
+    let mut name = call.to_owned();
+    if let Ok(Some(machine)) = named(asked) {
+        name = format!("{name} on {machine}");
+    }
+    if let Some(workspace) = &asked.workspace {
+        name = format!("{name} in {workspace}");
+    }
+    caller.naming(name.into())
+}
+
+/// Named twice, it could mean either, unless both say the same.
+fn named(asked: &Asked) -> Result<Option<String>, Failure> {
+    let bad = |what: &'static str| Failure::new(Reason::BadArguments, what);
+    let mut said = asked.head.headers.get_all(HEADER).iter();
+    let header = said
+        .next()
+        .map(|value| value.to_str().map(str::to_owned))
+        .transpose()
+        .map_err(|_| bad("`Portcullis-Machine` is no name of a machine."))?;
+    if said.next().is_some() {
+        return Err(bad("`Portcullis-Machine` is there twice."));
+    }
+    let query = MachineQuery::read(&asked.head.uri)?.machine;
+    match (header, query) {
+        (Some(header), Some(query)) if header != query => {
+            Err(bad("`Portcullis-Machine` and `machine` name two machines."))
+        }
+        (header, query) => Ok(header.or(query)),
+    }
+}
