@@ -23,11 +23,11 @@ impl Attempt {
         asking: Asking,
     ) -> Result<Digest, Failure> {
         self.book.source = asking.source.clone();
-        let pinned = digest(&self.caller.subject, facts);
+        let pinned = digest(&self.book.caller.subject, facts);
         if let Some(Brought {
             answered: brought,
             claim,
-        }) = self.caller.take_answer()
+        }) = self.book.caller.take_answer()
         {
             self.book.question = Some(brought.question.clone());
             if brought.digest != pinned {
@@ -40,16 +40,16 @@ impl Attempt {
                 .settle_brought(facts, &asking, brought)
                 .map(|()| pinned);
         }
-        let Some(approver) = self.caller.approver.clone() else {
+        let Some(approver) = self.book.caller.approver.clone() else {
             return Err(self.nobody_to_ask(facts, &asking));
         };
-        let _parked = self.gate.park()?;
-        let now = self.gate.clock.now_ms();
-        let patience = self.caller.patience;
+        let _parked = self.book.gate.park()?;
+        let now = self.book.gate.clock.now_ms();
+        let patience = self.book.caller.patience;
         let question = Question {
             id: self.book.next_question(),
             digest: pinned,
-            subject: self.caller.subject.clone(),
+            subject: self.book.caller.subject.clone(),
             facts: Facts::clone(facts),
             class: Question::class_word(&asking),
             source: asking.source.to_string(),
@@ -61,7 +61,7 @@ impl Attempt {
         };
         let reply = tokio::time::timeout(patience, approver.ask(&question)).await;
         // A machine that slept wakes up with its timers behind the clock.
-        let late = self.gate.clock.now_ms() > question.deadline;
+        let late = self.book.gate.clock.now_ms() > question.deadline;
         match reply.unwrap_or(Reply::TimedOut) {
             Reply::Answered(answer) if !late => self
                 .settle(facts, &asking, &question.id, &question.offered, answer)
@@ -88,7 +88,7 @@ impl Attempt {
             .into_iter()
             .filter(|decision| match decision {
                 Decision::AllowOnce | Decision::DenyOnce => true,
-                Decision::AllowSession => keeps_a_yes && self.caller.session.is_some(),
+                Decision::AllowSession => keeps_a_yes && self.book.caller.session.is_some(),
                 Decision::AlwaysAllow => keeps_a_yes && may_say_always,
                 Decision::AlwaysDeny => may_say_always,
             })
@@ -121,10 +121,17 @@ impl Attempt {
             Decision::AllowOnce => Ok(()),
             Decision::DenyOnce => refused("The person asked said no."),
             Decision::AllowSession => {
-                let session = self.caller.session.as_ref().ok_or(Reason::ApprovalDenied)?;
-                let principal = &self.caller.subject.principal;
+                let session = self
+                    .book
+                    .caller
+                    .session
+                    .as_ref()
+                    .ok_or(Reason::ApprovalDenied)?;
+                let principal = &self.book.caller.subject.principal;
                 lasting_rules(Effect::Allow, facts, asking.class.is_some(), question)
-                    .try_for_each(|rule| self.gate.sessions.remember(session, principal, &rule))
+                    .try_for_each(|rule| {
+                        self.book.gate.sessions.remember(session, principal, &rule)
+                    })
                     .map_err(|bad| Failure::from(Reason::Bug).detail(bad))
             }
             Decision::AlwaysAllow => self.keep(lasting_rules(
@@ -149,10 +156,11 @@ impl Attempt {
     /// for this process, and says so; the answer itself stands either way.
     fn keep(&self, kept: impl Iterator<Item = Rule>) -> Result<(), Failure> {
         for mut rule in kept {
-            if self.gate.keeper.keep(&rule).is_err() {
+            if self.book.gate.keeper.keep(&rule).is_err() {
                 rule.source = format!("{} (not stored)", rule.source).into();
             }
-            self.gate
+            self.book
+                .gate
                 .add_rule(&rule)
                 .map_err(|bad| Failure::from(Reason::Bug).detail(bad))?;
         }
@@ -162,9 +170,9 @@ impl Attempt {
     /// A no that came with the call holds, even where the rules or the hooks
     /// would by now not have asked.
     pub(crate) fn heed_a_no(&mut self, lexical: &Facts, facts: &Facts) -> Result<(), Failure> {
-        let subject = &self.caller.subject;
+        let subject = &self.book.caller.subject;
         let pinned = || [digest(subject, lexical), digest(subject, facts)];
-        let Some(no) = self.caller.take_no(pinned) else {
+        let Some(no) = self.book.caller.take_no(pinned) else {
             return Ok(());
         };
         self.book.question = Some(no.question.clone());

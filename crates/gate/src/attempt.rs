@@ -5,8 +5,7 @@ use std::sync::Arc;
 use portcullis_proto::{Access, Failure, RelPath, RequestId, Resource};
 
 use crate::book::Book;
-use crate::caller::Caller;
-use crate::gate::{Gate, clip};
+use crate::gate::clip;
 use crate::root::RootEntry;
 
 /// Something is about to be tried. Exists before anything is resolved, so that
@@ -14,18 +13,14 @@ use crate::root::RootEntry;
 /// lexically inside its root; proves nothing about permission.
 #[must_use = "dropped, it leaves a line that says `abandoned`"]
 pub struct Attempt {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) caller: Caller,
     /// The root of each resource, in the order of the facts.
     pub(crate) roots: Vec<Arc<RootEntry>>,
-    pub(crate) book: Book,
+    pub(crate) book: Box<Book>,
 }
 
 impl Attempt {
-    pub(crate) fn new(gate: Arc<Gate>, caller: Caller, root: Arc<RootEntry>, book: Book) -> Self {
+    pub(crate) fn new(root: Arc<RootEntry>, book: Box<Book>) -> Self {
         Self {
-            gate,
-            caller,
             roots: vec![root],
             book,
         }

@@ -1,12 +1,11 @@
 //! The book of one attempt: exactly one closing line, whatever happens.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use portcullis_policy::Source;
 use portcullis_proto::{
-    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Staged,
-    Subject, Trace,
+    Category, Event, Facts, Failure, Outcome, Phase, QuestionId, Reason, RequestId, Staged, Subject,
 };
 
 use crate::caller::{Caller, Warrant};
@@ -16,13 +15,12 @@ use crate::hook::HookCall;
 use crate::ledger::LedgerDown;
 use crate::recent::RecentChange;
 
+/// Boxed, since it goes from attempt to permit to act: moved as it is, that
+/// copied it a dozen times.
 pub(crate) struct Book {
-    gate: Arc<Gate>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) caller: Caller,
     pub(crate) request: RequestId,
-    route: &'static str,
-    called: Option<Arc<str>>,
-    trace: Option<Trace>,
-    subject: Subject,
     pub(crate) facts: Arc<Facts>,
     pub(crate) alleged: Option<Box<str>>,
     pub(crate) source: Source,
@@ -32,21 +30,17 @@ pub(crate) struct Book {
     /// Whether the yes was to the deed as it was resolved, not to its path alone.
     pub(crate) answered_whole: bool,
     questions: u32,
-    trail: Option<Arc<Mutex<Option<Warrant>>>>,
     began_us: u64,
     open: bool,
 }
 
 impl Book {
     /// Opens the book of an attempt that looks like `facts` so far.
-    pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, facts: Facts) -> Self {
+    pub(crate) fn open(gate: &Arc<Gate>, caller: &Caller, facts: Facts) -> Box<Self> {
         gate.count_in();
-        Self {
+        Box::new(Self {
+            caller: caller.clone(),
             request: gate.next_request(),
-            route: caller.route,
-            called: caller.called.clone(),
-            trace: caller.trace,
-            subject: caller.subject.clone(),
             facts: Arc::new(facts),
             alleged: None,
             source: Source::Builtin("lexical"),
@@ -55,11 +49,10 @@ impl Book {
             answered_by: None,
             answered_whole: false,
             questions: 0,
-            trail: caller.trail.clone(),
             began_us: gate.clock.monotonic_us(),
             open: true,
             gate: Arc::clone(gate),
-        }
+        })
     }
 
     /// The name of the next question. An attempt may ask twice, about a secret
@@ -78,7 +71,7 @@ impl Book {
     }
 
     pub(crate) fn subject(&self) -> &Subject {
-        &self.subject
+        &self.caller.subject
     }
 
     /// The line before a mutation acts.
@@ -94,7 +87,7 @@ impl Book {
 
     /// Keeps it among the changes whoever watches may ask about.
     pub(crate) fn remember(&self) -> Arc<RecentChange> {
-        let principal = self.subject.principal.clone();
+        let principal = self.subject().principal.clone();
         let (request, facts) = (self.request.clone(), Arc::clone(&self.facts));
         self.gate.recent.begin(request, principal, facts)
     }
@@ -133,7 +126,7 @@ impl Book {
     }
 
     fn leave_trail(&self) {
-        if let Some(trail) = &self.trail {
+        if let Some(trail) = &self.caller.trail {
             *trail.lock().unwrap_or_else(PoisonError::into_inner) = Some(Warrant {
                 request_id: self.request.clone(),
                 policy_source: self.source.to_string(),
@@ -171,10 +164,10 @@ impl Book {
             phase,
             at: gate.clock.now_ms(),
             request_id: &self.request,
-            route: self.route,
-            called: self.called.as_deref(),
-            trace: self.trace,
-            subject: &self.subject,
+            route: self.caller.route,
+            called: self.caller.called.as_deref(),
+            trace: self.caller.trace,
+            subject: self.subject(),
             facts: &self.facts,
             alleged: self.alleged.as_deref(),
             outcome,
@@ -199,7 +192,7 @@ impl Book {
     pub(crate) fn hook_call(&self) -> HookCall {
         HookCall {
             request_id: self.request.clone(),
-            subject: self.subject.clone(),
+            subject: self.subject().clone(),
             facts: Arc::clone(&self.facts),
         }
     }

@@ -78,9 +78,14 @@ pub struct Warrant {
 /// How long a question waits when the surface names no deadline.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(55);
 
+/// The caller of an attempt. Every attempt keeps one, so a clone is shared until
+/// it is changed.
+#[derive(Clone)]
+pub struct Caller(Arc<Who>);
+
 /// Everything an attempt needs to know of its caller.
 #[derive(Clone)]
-pub struct Caller {
+pub struct Who {
     /// Who.
     pub subject: Subject,
     /// Through which surface, for the audit.
@@ -107,6 +112,20 @@ pub struct Caller {
     brought: Arc<Mutex<Option<Brought>>>,
 }
 
+impl std::ops::Deref for Caller {
+    type Target = Who;
+
+    fn deref(&self) -> &Who {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Caller {
+    fn deref_mut(&mut self) -> &mut Who {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
 /// An answer that came with the call.
 pub(crate) struct Brought {
     pub(crate) answered: Answered,
@@ -117,7 +136,7 @@ pub(crate) struct Brought {
 impl Caller {
     /// A caller nobody can be asked about.
     pub fn new(subject: Subject, route: &'static str) -> Self {
-        Self {
+        Self(Arc::new(Who {
             subject,
             route,
             session: None,
@@ -131,7 +150,7 @@ impl Caller {
             trace: None,
             trail: None,
             brought: Arc::default(),
-        }
+        }))
     }
 
     /// With somebody to ask.
@@ -225,11 +244,9 @@ impl Caller {
         self.with_brought(answered, Some(claim))
     }
 
-    fn with_brought(self, answered: Answered, claim: Option<Arc<dyn Claim>>) -> Self {
-        Self {
-            brought: Arc::new(Mutex::new(Some(Brought { answered, claim }))),
-            ..self
-        }
+    fn with_brought(mut self, answered: Answered, claim: Option<Arc<dyn Claim>>) -> Self {
+        self.brought = Arc::new(Mutex::new(Some(Brought { answered, claim })));
+        self
     }
 
     /// With a flag somebody else may raise.
@@ -267,13 +284,19 @@ impl Caller {
     }
 }
 
-impl std::fmt::Debug for Caller {
+impl std::fmt::Debug for Who {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Caller")
+        f.debug_struct("Who")
             .field("subject", &self.subject)
             .field("route", &self.route)
             .field("session", &self.session)
             .field("interactive", &self.approver.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Caller").field(&self.0).finish()
     }
 }

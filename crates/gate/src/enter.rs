@@ -90,14 +90,10 @@ impl Attempt {
     ) -> Result<Permit<D>, Failure> {
         match self.judge_and_resolve(resolve).await {
             Ok((deed, terms, grants)) => Ok(Permit {
-                gate: self.gate,
                 deed,
                 book: self.book,
                 terms,
                 grants,
-                session: self.caller.session,
-                cancel: self.caller.cancel,
-                progress: self.caller.progress,
             }),
             Err(failure) => Err(self.book.refuse(failure)),
         }
@@ -107,7 +103,7 @@ impl Attempt {
         &mut self,
         resolve: &impl Resolve<D>,
     ) -> Result<(D, Terms, Vec<Arc<Grant>>), Failure> {
-        self.gate.check_open()?;
+        self.book.gate.check_open()?;
 
         // Lexically first: it may only deny, or ask about a secret, so that a
         // path nobody may reach is neither opened nor revealed.
@@ -116,9 +112,9 @@ impl Attempt {
             asking: mut raised,
             mut terms,
             ..
-        } = self.judged(&lexical)?;
+        } = self.judged(&lexical, None)?;
         if let Some(asking) = &raised
-            && !self.caller.can_be_asked()
+            && !self.book.caller.can_be_asked()
         {
             return Err(self.nobody_to_ask(&lexical, asking));
         }
@@ -126,16 +122,16 @@ impl Attempt {
         let asked_about_secret = secret.is_some();
         if let Some(asking) = secret {
             self.ask(&lexical, asking).await?;
-            terms = self.judged(&lexical)?.terms;
+            terms = self.judged(&lexical, None)?.terms;
         }
 
         let deed = self.resolved(&lexical, resolve, &terms).await?;
         let facts = self.facts_of(&deed)?;
-        let mut judged = self.judged(&facts)?;
-        if !self.gate.hooks.is_empty() {
+        let mut judged = self.judged(&facts, Some(terms))?;
+        if !self.book.gate.hooks.is_empty() {
             let by_hook = self.ask_hooks().await?;
             raised = raised.or(by_hook);
-            judged = self.judged(&facts)?;
+            judged = self.judged(&facts, Some(judged.terms))?;
         }
         // A yes to the secret path answers for the same path resolved, unless
         // there is more below it or more is lost than it says. What the path as
@@ -156,33 +152,45 @@ impl Attempt {
         // Park: the handles are closed, the digest stays.
         drop(deed);
         let asked_about = self.ask(&facts, asking).await?;
-        let judged = self.judged(&facts)?;
+        let judged = self.judged(&facts, None)?;
         let deed = self.resolved(&lexical, resolve, &judged.terms).await?;
         let again = self.facts_of(&deed)?;
         // Equal digests: what was asked about is what is there now.
-        if digest(&self.caller.subject, &again) != asked_about {
+        if digest(&self.book.caller.subject, &again) != asked_about {
             return Err(changed());
         }
         self.book.answered_whole = true;
         // Resolving may have waited for its turn, too.
-        let judged = self.judged(&again)?;
+        let judged = self.judged(&again, Some(judged.terms))?;
         Ok((deed, judged.terms, judged.grants))
     }
 
-    /// Judges `facts` by the rules, grants and trust of this moment.
-    fn judged(&mut self, facts: &Facts) -> Result<Judged, Failure> {
+    /// Judges `facts` by the rules, grants and trust of this moment. The terms of
+    /// an earlier judgement save making the view anew while nothing has changed.
+    fn judged(&mut self, facts: &Facts, earlier: Option<Terms>) -> Result<Judged, Failure> {
         let mut grants = Vec::new();
         // Nearly every deed touches one thing, and is judged without a heap.
         if let ([root], [resource]) = (&*self.roots, &*facts.resources) {
-            let view = &self.gate.view(&self.caller, root);
+            let view = match earlier {
+                Some(terms) => {
+                    self.book
+                        .gate
+                        .view_after(terms.into_view(), &self.book.caller, root)
+                }
+                None => self.book.gate.view(&self.book.caller, root),
+            };
             let granted = self.granted(root, resource, &mut grants);
-            let verdict = judge(facts, &[Standing { view, granted }]);
+            let standing = Standing {
+                view: &view,
+                granted,
+            };
+            let verdict = judge(facts, &[standing]);
             return self.concluded(verdict, [view], grants);
         }
         let views: Vec<View> = self
             .roots
             .iter()
-            .map(|root| self.gate.view(&self.caller, root))
+            .map(|root| self.book.gate.view(&self.book.caller, root))
             .collect();
         let standing: Vec<Standing<'_>> = facts
             .resources
@@ -194,12 +202,16 @@ impl Attempt {
             })
             .collect();
         let verdict = judge(facts, &standing);
-        self.concluded(verdict, &views, grants)
+        self.concluded(verdict, views, grants)
     }
 
     /// Whether a live grant covers `resource`; the grant is remembered.
     fn granted(&self, root: &RootEntry, resource: &Resource, grants: &mut Vec<Arc<Grant>>) -> bool {
-        match self.gate.granted(&self.caller, root, resource.access) {
+        match self
+            .book
+            .gate
+            .granted(&self.book.caller, root, resource.access)
+        {
             Granted::By(grant) => {
                 grants.push(grant);
                 true
@@ -208,26 +220,26 @@ impl Attempt {
         }
     }
 
-    fn concluded<'v>(
+    fn concluded(
         &mut self,
         verdict: Verdict,
-        views: impl IntoIterator<Item = &'v View>,
+        views: impl IntoIterator<Item = View>,
         grants: Vec<Arc<Grant>>,
     ) -> Result<Judged, Failure> {
-        let (asking, terms) = match verdict {
+        let asking = match verdict {
             Verdict::Deny(denial) => return Err(self.denied(denial)),
-            Verdict::Ask(asking) => (Some(asking), Terms::under(views).ok_or(Reason::NoGrant)?),
-            Verdict::Allow(terms, source) => {
+            Verdict::Ask(asking) => Some(asking),
+            Verdict::Allow(source) => {
                 // Where a person answered, what they were asked about decided.
                 if self.book.answered_by.is_none() {
                     self.book.source = source;
                 }
-                (None, terms)
+                None
             }
         };
         Ok(Judged {
             asking,
-            terms,
+            terms: Terms::under(views).ok_or(Reason::NoGrant)?,
             grants,
         })
     }
@@ -274,7 +286,8 @@ impl Attempt {
     async fn ask_hooks(&mut self) -> Result<Option<Asking>, Failure> {
         let mut raised = None;
         let call = self.book.hook_call();
-        for hook in &self.gate.hooks {
+        let gate = Arc::clone(&self.book.gate);
+        for hook in &gate.hooks {
             self.book.wrappers.push(hook.id().to_owned());
             let source = || Source::Rule(format!("hook:{}", hook.id()).into());
             let said = tokio::time::timeout(HOOK_PATIENCE, hook.before(&call)).await;

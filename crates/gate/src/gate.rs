@@ -228,12 +228,7 @@ impl Gate {
                     below: Vec::new(),
                 };
                 let book = Book::open(self, caller, facts);
-                Ok(Attempt::new(
-                    Arc::clone(self),
-                    caller.clone(),
-                    Arc::clone(root),
-                    book,
-                ))
+                Ok(Attempt::new(Arc::clone(root), book))
             }
             Err(bad) => Err(self.refuse(caller, verb, alleged, bad.into())),
         }
@@ -273,7 +268,12 @@ impl Gate {
     }
 
     /// The book of what has no root and no path.
-    pub(crate) fn book_of(self: &Arc<Self>, caller: &Caller, verb: Verb, alleged: &str) -> Book {
+    pub(crate) fn book_of(
+        self: &Arc<Self>,
+        caller: &Caller,
+        verb: Verb,
+        alleged: &str,
+    ) -> Box<Book> {
         let nothing = Facts {
             verb,
             resources: Vec::new(),
@@ -346,21 +346,31 @@ impl Gate {
     }
 
     pub(crate) fn view(&self, caller: &Caller, root: &RootEntry) -> View {
-        self.view_of(caller.session.as_ref(), &caller.subject.principal, root)
-    }
-
-    pub(crate) fn view_of(
-        &self,
-        session: Option<&SessionId>,
-        principal: &Principal,
-        root: &RootEntry,
-    ) -> View {
         View {
             rules: self.rules.load_full(),
-            session: self.sessions.of(session, principal),
+            session: self
+                .sessions
+                .of(caller.session.as_ref(), &caller.subject.principal),
             root: root.id().clone(),
             policy: Arc::clone(root.policy()),
             trusted: root.trusted(),
+        }
+    }
+
+    /// As [`view`](Self::view), where `earlier` was the same caller's of the same
+    /// root: it still is while rules, session and trust are the same.
+    pub(crate) fn view_after(&self, earlier: View, caller: &Caller, root: &RootEntry) -> View {
+        let is_current = Arc::ptr_eq(&earlier.rules, &self.rules.load())
+            && earlier.trusted == root.trusted()
+            && self.sessions.are(
+                &earlier.session,
+                caller.session.as_ref(),
+                &caller.subject.principal,
+            );
+        if is_current {
+            earlier
+        } else {
+            self.view(caller, root)
         }
     }
 

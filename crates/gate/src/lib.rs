@@ -36,7 +36,7 @@ mod session;
 
 pub use approve::{Answered, Approver, Claim, Keeper, Reply};
 pub use attempt::Attempt;
-pub use caller::{Caller, CancelFlag, Headway, Progress, Warrant};
+pub use caller::{Caller, CancelFlag, Headway, Progress, Warrant, Who};
 pub use clock::Clock;
 pub use deed::{Deed, Settled};
 pub use gate::{Gate, GateParts};

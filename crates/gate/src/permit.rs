@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use portcullis_policy::{Standing, Terms, Verdict, judge};
-use portcullis_proto::{Failure, Outcome, Reason, RequestId, SessionId, Staged, Subject};
+use portcullis_proto::{Failure, Outcome, Reason, RequestId, Staged, Subject};
 
 use crate::ask::unavailable;
 use crate::book::Book;
-use crate::caller::{CancelFlag, Headway, Progress};
-use crate::clock::Clock;
+use crate::caller::Headway;
 use crate::deed::{Deed, Settled};
 use crate::enter::refusal;
-use crate::gate::Gate;
 use crate::grant::Grant;
 use crate::recent::Recent;
 use crate::root::RootEntry;
@@ -21,37 +19,28 @@ use crate::root::RootEntry;
 /// the grant still holds: that is looked at again inside the act.
 #[must_use = "spend it, or the audit will say `abandoned`"]
 pub struct Permit<D: Deed> {
-    pub(crate) gate: Arc<Gate>,
     pub(crate) deed: D,
-    pub(crate) book: Book,
+    pub(crate) book: Box<Book>,
     pub(crate) terms: Terms,
     pub(crate) grants: Vec<Arc<Grant>>,
-    pub(crate) session: Option<SessionId>,
-    pub(crate) cancel: CancelFlag,
-    pub(crate) progress: Option<Progress>,
 }
 
 /// Whether a deed under way may go on.
 pub struct Live<'a> {
     grants: &'a [Arc<Grant>],
-    gate: &'a Gate,
-    session: Option<&'a SessionId>,
-    clock: &'a dyn Clock,
     book: &'a Book,
-    cancel: &'a CancelFlag,
-    progress: Option<&'a Progress>,
 }
 
 impl Live<'_> {
     /// Asked before the act and again per directory, chunk or event of a long
     /// one: not revoked, not expired, not cancelled.
     pub fn still(&self) -> Result<(), Failure> {
-        if self.cancel.is_cancelled() || self.gate.is_ending() {
+        if self.book.caller.cancel.is_cancelled() || self.book.gate.is_ending() {
             return Err(Reason::Cancelled.into());
         }
         self.grants
             .iter()
-            .try_for_each(|grant| grant.holds_by(self.clock))
+            .try_for_each(|grant| grant.holds_by(&*self.book.gate.clock))
             .map_err(Failure::from)
     }
 
@@ -60,22 +49,25 @@ impl Live<'_> {
     /// began may be denied by now. What a person said yes to stays said.
     pub fn judged_again(&self, root: &RootEntry) -> Result<Terms, Failure> {
         self.still()?;
-        let principal = &self.book.subject().principal;
-        let view = &self.gate.view_of(self.session, principal, root);
-        let granted = true;
-        match judge(&self.book.facts, &[Standing { view, granted }]) {
+        let view = self.book.gate.view(&self.book.caller, root);
+        let standing = Standing {
+            view: &view,
+            granted: true,
+        };
+        match judge(&self.book.facts, &[standing]) {
             Verdict::Deny(denial) => Err(refusal(denial.reason, &denial.source)),
-            Verdict::Allow(terms, _) => Ok(terms),
             Verdict::Ask(asking) if self.book.answered_by.is_none() => {
                 Err(unavailable(&self.book.facts, &asking))
             }
-            Verdict::Ask(_) => Terms::under([view]).ok_or_else(|| Reason::NoGrant.into()),
+            Verdict::Allow(_) | Verdict::Ask(_) => {
+                Terms::under([view]).ok_or_else(|| Reason::NoGrant.into())
+            }
         }
     }
 
     /// Tells whoever asked how far it is.
     pub fn progress(&self, headway: Headway) {
-        if let Some(progress) = self.progress {
+        if let Some(progress) = &self.book.caller.progress {
             progress(headway);
         }
     }
@@ -98,12 +90,12 @@ impl Live<'_> {
 
     /// Milliseconds since 1970, from the gate's clock.
     pub fn now_ms(&self) -> u64 {
-        self.clock.now_ms()
+        self.book.gate.clock.now_ms()
     }
 
     /// Microseconds that never run backwards, from the gate's clock.
     pub fn monotonic_us(&self) -> u64 {
-        self.clock.monotonic_us()
+        self.book.gate.clock.monotonic_us()
     }
 }
 
@@ -137,14 +129,9 @@ impl<D: Deed> Permit<D> {
     ) -> Result<T, Failure> {
         let live = Live {
             grants: &self.grants,
-            gate: &self.gate,
-            session: self.session.as_ref(),
-            clock: &*self.gate.clock,
             book: &self.book,
-            cancel: &self.cancel,
-            progress: self.progress.as_ref(),
         };
-        if let Err(failure) = self.gate.check_open().and_then(|()| live.still()) {
+        if let Err(failure) = self.book.gate.check_open().and_then(|()| live.still()) {
             return Err(self.book.refuse(failure));
         }
         let verb = self.book.facts.verb;
@@ -157,8 +144,8 @@ impl<D: Deed> Permit<D> {
         let done = act(self.deed, &self.terms, &live);
         if let Some(change) = change {
             match done {
-                Ok(_) => Recent::end(&change, self.gate.clock.monotonic_us()),
-                Err(_) => self.gate.recent.forget(&change),
+                Ok(_) => Recent::end(&change, self.book.gate.clock.monotonic_us()),
+                Err(_) => self.book.gate.recent.forget(&change),
             }
         }
         match done {

@@ -19,9 +19,7 @@ use crate::question::{Answer, Decision, Question, digest};
 /// A call that is under way to a linked machine. Dropped, it was abandoned, and
 /// its line says so.
 pub struct Relay {
-    gate: Arc<Gate>,
-    caller: Caller,
-    book: Book,
+    book: Box<Book>,
 }
 
 /// What a linked machine wants a person's yes for.
@@ -48,11 +46,7 @@ impl Gate {
         if let Err(down) = book.begin() {
             return Err(book.refuse(unrecorded(&down)));
         }
-        Ok(Relay {
-            gate: Arc::clone(self),
-            caller: caller.clone(),
-            book,
-        })
+        Ok(Relay { book })
     }
 }
 
@@ -64,7 +58,7 @@ impl Relay {
 
     /// Who it is for.
     pub fn caller(&self) -> &Caller {
-        &self.caller
+        &self.book.caller
     }
 
     /// Puts to a person what the machine wants a yes for; which yes it was.
@@ -76,12 +70,12 @@ impl Relay {
             shrinks: false,
             below: Vec::new(),
         };
-        let pinned = digest(&self.caller.subject, &facts);
+        let pinned = digest(&self.book.caller.subject, &facts);
         let mut offered = vec![Decision::AllowOnce, Decision::DenyOnce];
         if wanted.for_session {
             offered.insert(1, Decision::AllowSession);
         }
-        if let Some(Brought { answered, claim }) = self.caller.take_answer() {
+        if let Some(Brought { answered, claim }) = self.book.caller.take_answer() {
             self.book.question = Some(answered.question.clone());
             if answered.digest != pinned {
                 return Err(Failure::new(
@@ -95,17 +89,17 @@ impl Relay {
             }
             return self.settle_on(&offered, answered.answer);
         }
-        let Some(approver) = self.caller.approver.clone() else {
+        let Some(approver) = self.book.caller.approver.clone() else {
             return Err(nobody(wanted.about));
         };
-        let _parked = self.gate.park()?;
-        let patience = self.caller.patience;
-        let now = self.gate.clock.now_ms();
+        let _parked = self.book.gate.park()?;
+        let patience = self.book.caller.patience;
+        let now = self.book.gate.clock.now_ms();
         let waits = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let question = Question {
             id: self.book.next_question(),
             digest: pinned,
-            subject: self.caller.subject.clone(),
+            subject: self.book.caller.subject.clone(),
             facts,
             class: None,
             source: self.book.source.to_string(),
@@ -116,7 +110,7 @@ impl Relay {
             deadline: now.saturating_add(waits),
         };
         let reply = tokio::time::timeout(patience, approver.ask(&question)).await;
-        let late = self.gate.clock.now_ms() > question.deadline;
+        let late = self.book.gate.clock.now_ms() > question.deadline;
         match reply.unwrap_or(Reply::TimedOut) {
             Reply::Answered(answer) if !late => self.settle_on(&question.offered, answer),
             Reply::Suspended => Err(Reason::ApprovalPending.into()),

@@ -32,11 +32,30 @@ impl Sessions {
     }
 
     pub(crate) fn of(&self, session: Option<&SessionId>, principal: &Principal) -> Arc<RuleSet> {
+        self.look(session, principal, Arc::clone)
+    }
+
+    /// Whether `rules` are those of the session as it stands.
+    pub(crate) fn are(
+        &self,
+        rules: &Arc<RuleSet>,
+        session: Option<&SessionId>,
+        principal: &Principal,
+    ) -> bool {
+        self.look(session, principal, |current| Arc::ptr_eq(rules, current))
+    }
+
+    fn look<T>(
+        &self,
+        session: Option<&SessionId>,
+        principal: &Principal,
+        at: impl FnOnce(&Arc<RuleSet>) -> T,
+    ) -> T {
         let rules = self.rules.load();
-        session
+        let known = session
             .filter(|_| !rules.is_empty())
-            .and_then(|session| rules.get(&(session.clone(), principal.clone())).cloned())
-            .unwrap_or_else(|| Arc::clone(&self.none))
+            .and_then(|session| rules.get(&(session.clone(), principal.clone())));
+        at(known.unwrap_or(&self.none))
     }
 
     pub(crate) fn remember(

@@ -151,6 +151,10 @@ const KEY_NAMES: &[&str] = &[
 ];
 
 fn is_secret(path: &RelPath) -> bool {
+    may_hold_secret(path.as_str()) && holds_secret(path)
+}
+
+fn holds_secret(path: &RelPath) -> bool {
     let mut above = Cow::Borrowed("");
     for name in path.components().map(folded) {
         if (name.starts_with('.') && SECRET_DIRS.iter().any(|dir| is(&name, dir)))
@@ -260,9 +264,151 @@ fn is_secret_itself(name: &str) -> bool {
     SECRET_ENDINGS.iter().any(|secret| is(ending, secret))
 }
 
+/// What secret names look like from afar: their lengths, by the byte they begin
+/// with and by the one they end in.
+struct Outline {
+    by_first: [u64; 256],
+    by_last: [u64; 256],
+}
+
+impl Outline {
+    const fn empty() -> Self {
+        Self {
+            by_first: [0; 256],
+            by_last: [0; 256],
+        }
+    }
+
+    /// With these names, in either case.
+    const fn with(mut self, names: &[&str]) -> Self {
+        let mut n = 0;
+        while n < names.len() {
+            self = self.with_one(names[n].as_bytes());
+            n += 1;
+        }
+        self
+    }
+
+    const fn with_dirs(mut self, pairs: &[(&str, &str)]) -> Self {
+        let mut n = 0;
+        while n < pairs.len() {
+            self = self.with_one(pairs[n].0.as_bytes());
+            n += 1;
+        }
+        self
+    }
+
+    const fn with_one(mut self, name: &[u8]) -> Self {
+        let (first, last) = (name[0], name[name.len() - 1]);
+        let length = 1 << name.len();
+        self.by_first[first.to_ascii_lowercase() as usize] |= length;
+        self.by_first[first.to_ascii_uppercase() as usize] |= length;
+        self.by_last[last.to_ascii_lowercase() as usize] |= length;
+        self.by_last[last.to_ascii_uppercase() as usize] |= length;
+        self
+    }
+
+    /// Whether `name` looks like one of them; no other one is.
+    fn may_hold(&self, name: &[u8]) -> bool {
+        let (Some(first), Some(last)) = (name.first(), name.last()) else {
+            return false;
+        };
+        let lengths = self.by_first[usize::from(*first)] & self.by_last[usize::from(*last)];
+        name.len() < 64 && lengths & (1 << name.len()) != 0
+    }
+}
+
+/// Names, and the directories that make a pair.
+static NAMES: Outline = Outline::empty()
+    .with(SECRET_DIRS)
+    .with(SECRET_NAMES)
+    .with(SECRET_FILES)
+    .with(KEY_NAMES)
+    .with_dirs(SECRET_PAIRS);
+/// Endings, of secrets and of copies.
+static ENDINGS: Outline = Outline::empty()
+    .with(SECRET_ENDINGS)
+    .with(COPY_ENDINGS)
+    .with(&[".env"]);
+
+/// Whether a closer look at `path` is worth it: every deed asks, of every path a
+/// listing or a search comes across, and nearly always the answer is no. Says yes
+/// to whatever [`holds_secret`] does, and to some more.
+fn may_hold_secret(path: &str) -> bool {
+    !path.is_ascii()
+        || path
+            .as_bytes()
+            .split(|byte| *byte == b'/')
+            .any(looks_secret)
+}
+
+fn looks_secret(name: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (name.first(), name.last()) else {
+        return false;
+    };
+    let mut ending = None;
+    let mut is_conflict = false;
+    for (at, byte) in name.iter().enumerate() {
+        match byte {
+            b'.' => ending = name.get(at..),
+            b'_' => is_conflict |= name.get(..at).is_some_and(|head| head.ends_with(b"-r")),
+            _ => {}
+        }
+    }
+    is_conflict
+        || matches!(first, b'.' | b'#')
+        || matches!(last, b'~' | b'.' | b' ' | b'#')
+        || ending.is_some_and(|ending| ENDINGS.may_hold(ending))
+        || NAMES.may_hold(name)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn no_secret_looks_like_none() {
+        let names = [SECRET_DIRS, SECRET_NAMES, SECRET_FILES, KEY_NAMES].concat();
+        let stems = names.iter().map(|name| (*name).to_owned());
+        let ended = SECRET_ENDINGS.iter().chain(&[".env"]);
+        let stems = stems.chain(ended.map(|ending| format!("x{ending}")));
+        let pairs = SECRET_PAIRS
+            .iter()
+            .map(|(dir, file)| format!("{dir}/{file}"));
+        let mut secrets = 0;
+        for stem in stems.chain(pairs) {
+            for copy in COPY_ENDINGS
+                .iter()
+                .chain(&["", "~", ".", " ", "#", ".conflict-r_0f_1"])
+            {
+                for front in ["", ".", ".#", "#", "a/", "gh/"] {
+                    for path in [
+                        format!("{front}{stem}{copy}"),
+                        format!("{front}{stem}{copy}/b"),
+                    ] {
+                        for path in [path.to_uppercase(), path] {
+                            let path = RelPath::parse(&path).unwrap();
+                            let is_one = holds_secret(&path);
+                            secrets += usize::from(is_one);
+                            assert!(!is_one || may_hold_secret(path.as_str()), "{path:?}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(secrets > 5_000, "{secrets} were tried");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_secret_looks_like_it(path in "([._#~a-tA-T/ -]|env|key|pem|gh/|hosts.yml|.bak|.conflict-r_|ſ){1,12}") {
+            if let Ok(path) = RelPath::parse(&path) {
+                prop_assert!(!holds_secret(&path) || may_hold_secret(path.as_str()));
+            }
+        }
+    }
 
     #[track_caller]
     fn check(path: &str, access: Access, want: Option<Class>) {

@@ -11,7 +11,7 @@ use portcullis_proto::{
 };
 
 use crate::explain::{Silent, Trace};
-use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Terms, Trigger};
+use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Trigger};
 
 /// What a verdict on paths of one root depends on, gathered by the gate.
 #[derive(Clone, Debug)]
@@ -28,6 +28,13 @@ pub struct View {
     pub trusted: bool,
 }
 
+impl View {
+    /// Whether it is by the very rules that `other` is by.
+    pub fn is_by_the_rules_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.rules, &other.rules) && Arc::ptr_eq(&self.session, &other.session)
+    }
+}
+
 /// A view, and whether a live grant covers the access asked for.
 #[derive(Clone, Debug)]
 pub struct Standing<'a> {
@@ -41,8 +48,8 @@ pub struct Standing<'a> {
 #[must_use]
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// Yes, on these terms.
-    Allow(Terms, Source),
+    /// Yes, on the [`Terms`](crate::Terms) of the views it was judged by.
+    Allow(Source),
     /// A person has to say.
     Ask(Asking),
     /// No.
@@ -116,14 +123,10 @@ pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
             ..asked.unwrap_or_else(guarded)
         });
     }
-    match (
-        asked,
-        allowed,
-        Terms::under(standing.iter().map(|s| s.view)),
-    ) {
-        (Some(asking), _, _) => Verdict::Ask(asking),
-        (None, Some(source), Some(terms)) => Verdict::Allow(terms, source),
-        (None, Some(_) | None, Some(_) | None) => nobody_can_say(),
+    match (asked, allowed) {
+        (Some(asking), _) => Verdict::Ask(asking),
+        (None, Some(source)) => Verdict::Allow(source),
+        (None, None) => nobody_can_say(),
     }
 }
 

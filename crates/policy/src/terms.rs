@@ -1,8 +1,6 @@
 //! What a yes carries: the limits of the act, and for bulk deeds the filter
 //! that decides path by path.
 
-use std::sync::Arc;
-
 use portcullis_proto::{Access, Entity, RelPath, Verb};
 
 use crate::explain::Silent;
@@ -36,9 +34,9 @@ impl Terms {
     /// first: where its roots differ, the strictest limit counts. `None` where
     /// there is no view. Also what a resolution keeps to before there is a
     /// verdict.
-    pub fn under<'a>(views: impl IntoIterator<Item = &'a View>) -> Option<Self> {
+    pub fn under(views: impl IntoIterator<Item = View>) -> Option<Self> {
         let mut views = views.into_iter();
-        let view = views.next()?.clone();
+        let view = views.next()?;
         let policy = &view.policy;
         let lead = Self {
             symlinks: policy.symlinks,
@@ -56,10 +54,14 @@ impl Terms {
         }))
     }
 
+    /// The view that leads.
+    pub fn into_view(self) -> View {
+        self.view
+    }
+
     /// Whether these are by the very rules that `others` are by.
     pub fn are_by_the_rules_of(&self, others: &Self) -> bool {
-        Arc::ptr_eq(&self.view.rules, &others.view.rules)
-            && Arc::ptr_eq(&self.view.session, &others.view.session)
+        self.view.is_by_the_rules_of(&others.view)
     }
 
     /// Whether the root's allowed globs admit `path` only as a directory on the

@@ -70,7 +70,7 @@ fn explain(
     };
     let told = authority.gate().explain(&caller, verb, entry, path);
     let (mark, by) = match &told.verdict {
-        Verdict::Allow(_, source) => (Mark::Yes.with("allowed"), source.to_string()),
+        Verdict::Allow(source) => (Mark::Yes.with("allowed"), source.to_string()),
         Verdict::Ask(asking) => (Mark::Ask.with("asks you"), asking.source.to_string()),
         Verdict::Deny(denial) => (
             Mark::No.with("denied"),

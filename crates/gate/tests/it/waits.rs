@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use portcullis_gate::{Decision, HookSay, Reply, Surface};
 use portcullis_policy::{Effect, Modes, Rule, RuleSet, Rules};
-use portcullis_proto::{Group, Mode, Outcome, Reason, Verb};
+use portcullis_proto::{Group, Mode, Outcome, Reason, SessionId, Verb};
 
-use crate::rig::{People, Rig, Says, alone, answer, asking_rig, block, open_rig, rig, with};
+use crate::rig::{
+    People, Rig, Says, alone, answer, asking_rig, block, open_rig, rig, terminal, with,
+};
 
 fn deny_everything(rig: &Rig) {
     let modes = rig.gate.rules().modes;
@@ -89,6 +91,33 @@ fn what_denies_it_while_it_is_resolved_again_after_the_yes_wins_too() {
         }));
         assert_eq!(entered.unwrap_err().reason(), want);
         rig.ended(Outcome::Denied, Some(want));
+    }
+}
+
+#[test]
+fn what_denies_it_while_it_is_resolved_wins_where_nobody_is_asked() {
+    fn end_the_session(rig: &Rig) {
+        rig.gate.end_session(&SessionId::new("s"));
+    }
+    for (happens, want) in [
+        (deny_everything as fn(&Rig), Reason::DeniedByRule),
+        (revoke_everything, Reason::NoGrant),
+        (distrust, Reason::Untrusted),
+        (end_the_session, Reason::ApprovalDenied),
+    ] {
+        let rig = asking_rig();
+        // Allowed for a session, so that the first judgement is a plain yes.
+        let people = terminal(&[Decision::AllowSession, Decision::DenyOnce]);
+        let caller = with(&people).in_session(SessionId::new("s"));
+        block(rig.run(&caller, Verb::Write, "a")).unwrap();
+        let attempt = rig.attempt(&caller, Verb::Write, "a").unwrap();
+        let (path, slow) = (attempt.path(), Arc::clone(&rig));
+        let entered = block(attempt.enter(move |_| {
+            happens(&slow);
+            slow.resolve(Verb::Write, &path)
+        }));
+        assert_eq!(entered.unwrap_err().reason(), want);
+        assert_eq!(rig.acted(), 1);
     }
 }
 

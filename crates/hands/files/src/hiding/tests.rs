@@ -30,7 +30,7 @@ fn terms(denied: &[&str]) -> Terms {
         policy: Arc::new(policy),
         trusted: false,
     };
-    Terms::under([&view]).unwrap()
+    Terms::under([view]).unwrap()
 }
 
 /// `a/b/x.log`, ignored by nothing, in a root that keeps what it looked at.

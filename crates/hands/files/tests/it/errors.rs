@@ -192,7 +192,7 @@ fn by_what_is_there(raised: &mut Raised) {
 }
 
 fn by_permission(raised: &mut Raised) {
-    let owner = agent().subject.principal;
+    let owner = agent().subject.principal.clone();
     let world = World::of_kind(RootKind::Temp)
         .owner(owner)
         .over(Scratch::of(TREE));
@@ -320,7 +320,7 @@ fn in_the_middle(raised: &mut Raised) {
     let world = World::of_kind(RootKind::Knowledge).over(Scratch::of("a/1\n b/2"));
     let soon = portcullis_gate::Clock::now_ms(&*world.clock) + 10;
     world.gate.grants().issue(portcullis_gate::Grant::new(
-        agent().subject.principal,
+        agent().subject.principal.clone(),
         portcullis_proto::RootId::parse("main").unwrap(),
         portcullis_proto::AccessSet::LOOK,
         Some(soon),

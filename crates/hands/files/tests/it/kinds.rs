@@ -15,7 +15,7 @@ fn owner() -> Caller {
 
 fn world(kind: RootKind) -> World {
     World::of_kind(kind)
-        .owner(owner().subject.principal)
+        .owner(owner().subject.principal.clone())
         .over(Scratch::of(TREE))
 }
 
@@ -69,7 +69,7 @@ fn a_grant_opens_a_closed_kind_until_it_expires() {
         let root = RootId::parse("main").unwrap();
         let end = portcullis_gate::Clock::now_ms(&*world.clock) + 1000;
         world.gate.grants().issue(Grant::new(
-            agent().subject.principal,
+            agent().subject.principal.clone(),
             root.clone(),
             AccessSet::of(&[Access::Read, Access::List]),
             Some(end),
@@ -101,7 +101,7 @@ fn a_private_kind_wants_its_files_ours_and_closed_to_others() {
             RootKind::ExtensionStorage | RootKind::Temp | RootKind::Secret
         );
         let world = World::of_kind(kind)
-            .owner(agent().subject.principal)
+            .owner(agent().subject.principal.clone())
             .over(Scratch::of(TREE));
         for mode in [0o604, 0o640, 0o644, 0o601, 0o666] {
             world.scratch.chmod("file.json", mode);

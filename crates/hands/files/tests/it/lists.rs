@@ -479,7 +479,7 @@ fn a_directory_removed_during_a_walk_does_not_fail_it() {
 #[test]
 fn what_a_private_root_refuses_alone_it_does_not_show_in_bulk() {
     use portcullis_proto::RootKind;
-    let owner = agent().subject.principal;
+    let owner = agent().subject.principal.clone();
     let world = World::of_kind(RootKind::Temp)
         .owner(owner)
         .over(Scratch::of(
