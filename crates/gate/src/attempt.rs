@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_proto::{Access, Failure, RelPath, RequestId, Resource};
+use smallvec::{SmallVec, smallvec};
 
 use crate::book::Book;
 use crate::gate::clip;
@@ -14,14 +15,14 @@ use crate::root::RootEntry;
 #[must_use = "dropped, it leaves a line that says `abandoned`"]
 pub struct Attempt {
     /// The root of each resource, in the order of the facts.
-    pub(crate) roots: Vec<Arc<RootEntry>>,
+    pub(crate) roots: SmallVec<[Arc<RootEntry>; 1]>,
     pub(crate) book: Box<Book>,
 }
 
 impl Attempt {
     pub(crate) fn new(root: Arc<RootEntry>, book: Box<Book>) -> Self {
         Self {
-            roots: vec![root],
+            roots: smallvec![root],
             book,
         }
     }

@@ -15,7 +15,7 @@ use portcullis_proto::{Facts, Failure, Reason, Resource};
 
 use crate::attempt::Attempt;
 use crate::deed::Deed;
-use crate::grant::{Grant, Granted};
+use crate::grant::{Granted, Grants};
 use crate::hook::HookSay;
 use crate::permit::Permit;
 use crate::question::digest;
@@ -58,7 +58,7 @@ struct Judged {
     /// The question it raises, if any.
     asking: Option<Asking>,
     terms: Terms,
-    grants: Vec<Arc<Grant>>,
+    grants: Grants,
 }
 
 impl Attempt {
@@ -102,7 +102,7 @@ impl Attempt {
     async fn judge_and_resolve<D: Deed>(
         &mut self,
         resolve: &impl Resolve<D>,
-    ) -> Result<(D, Terms, Vec<Arc<Grant>>), Failure> {
+    ) -> Result<(D, Terms, Grants), Failure> {
         self.book.gate.check_open()?;
 
         // Lexically first: it may only deny, or ask about a secret, so that a
@@ -168,7 +168,7 @@ impl Attempt {
     /// Judges `facts` by the rules, grants and trust of this moment. The terms of
     /// an earlier judgement save making the view anew while nothing has changed.
     fn judged(&mut self, facts: &Facts, earlier: Option<Terms>) -> Result<Judged, Failure> {
-        let mut grants = Vec::new();
+        let mut grants = Grants::new();
         // Nearly every deed touches one thing, and is judged without a heap.
         if let ([root], [resource]) = (&*self.roots, &*facts.resources) {
             let view = match earlier {
@@ -206,7 +206,7 @@ impl Attempt {
     }
 
     /// Whether a live grant covers `resource`; the grant is remembered.
-    fn granted(&self, root: &RootEntry, resource: &Resource, grants: &mut Vec<Arc<Grant>>) -> bool {
+    fn granted(&self, root: &RootEntry, resource: &Resource, grants: &mut Grants) -> bool {
         match self
             .book
             .gate
@@ -224,7 +224,7 @@ impl Attempt {
         &mut self,
         verdict: Verdict,
         views: impl IntoIterator<Item = View>,
-        grants: Vec<Arc<Grant>>,
+        grants: Grants,
     ) -> Result<Judged, Failure> {
         let asking = match verdict {
             Verdict::Deny(denial) => return Err(self.denied(denial)),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use portcullis_proto::{Access, AccessSet, Principal, Reason, RootId};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::clock::Clock;
 
@@ -84,6 +85,9 @@ impl Grant {
         }
     }
 }
+
+/// The grants a deed rests on: nearly always one.
+pub(crate) type Grants = SmallVec<[Arc<Grant>; 1]>;
 
 /// What was asked of the book for one resource.
 #[derive(Clone, Debug)]

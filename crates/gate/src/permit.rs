@@ -10,7 +10,7 @@ use crate::book::Book;
 use crate::caller::Headway;
 use crate::deed::{Deed, Settled};
 use crate::enter::refusal;
-use crate::grant::Grant;
+use crate::grant::{Grant, Grants};
 use crate::recent::Recent;
 use crate::root::RootEntry;
 
@@ -22,7 +22,7 @@ pub struct Permit<D: Deed> {
     pub(crate) deed: D,
     pub(crate) book: Box<Book>,
     pub(crate) terms: Terms,
-    pub(crate) grants: Vec<Arc<Grant>>,
+    pub(crate) grants: Grants,
 }
 
 /// Whether a deed under way may go on.

@@ -331,32 +331,53 @@ static ENDINGS: Outline = Outline::empty()
     .with(COPY_ENDINGS)
     .with(&[".env"]);
 
+/// The bytes that say something of the name they stand in: where it ends, where its
+/// ending begins, what may be a copy of ours, what is not ASCII.
+static TELLING: [bool; 256] = {
+    let mut telling = [false; 256];
+    let mut byte = 128;
+    while byte < 256 {
+        telling[byte] = true;
+        byte += 1;
+    }
+    telling[b'/' as usize] = true;
+    telling[b'.' as usize] = true;
+    telling[b'_' as usize] = true;
+    telling
+};
+
 /// Whether a closer look at `path` is worth it: every deed asks, of every path a
 /// listing or a search comes across, and nearly always the answer is no. Says yes
-/// to whatever [`holds_secret`] does, and to some more.
+/// to whatever [`holds_secret`] does, and to some more, and goes through the path
+/// once.
 fn may_hold_secret(path: &str) -> bool {
-    !path.is_ascii()
-        || path
-            .as_bytes()
-            .split(|byte| *byte == b'/')
-            .any(looks_secret)
+    let bytes = path.as_bytes();
+    let (mut name, mut dot) = (0, None);
+    for (at, byte) in bytes.iter().enumerate() {
+        if !TELLING[usize::from(*byte)] {
+            continue;
+        }
+        match byte {
+            b'/' => {
+                if looks_secret(&bytes[name..at], dot.map(|dot| &bytes[dot..at])) {
+                    return true;
+                }
+                (name, dot) = (at + 1, None);
+            }
+            b'.' => dot = Some(at),
+            b'_' if !bytes[..at].ends_with(b"-r") => {}
+            _ => return true,
+        }
+    }
+    looks_secret(&bytes[name..], dot.map(|dot| &bytes[dot..]))
 }
 
-fn looks_secret(name: &[u8]) -> bool {
+/// As [`may_hold_secret`], for one name and what it ends in from its last dot.
+fn looks_secret(name: &[u8], ending: Option<&[u8]>) -> bool {
     let (Some(first), Some(last)) = (name.first(), name.last()) else {
         return false;
     };
-    let mut ending = None;
-    let mut is_conflict = false;
-    for (at, byte) in name.iter().enumerate() {
-        match byte {
-            b'.' => ending = name.get(at..),
-            b'_' => is_conflict |= name.get(..at).is_some_and(|head| head.ends_with(b"-r")),
-            _ => {}
-        }
-    }
-    is_conflict
-        || matches!(first, b'.' | b'#')
+    matches!(first, b'.' | b'#')
         || matches!(last, b'~' | b'.' | b' ' | b'#')
         || ending.is_some_and(|ending| ENDINGS.may_hold(ending))
         || NAMES.may_hold(name)

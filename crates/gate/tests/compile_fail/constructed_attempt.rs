@@ -3,7 +3,7 @@
 use portcullis_gate::Attempt;
 
 fn unseen() -> Attempt {
-    Attempt { roots: Vec::new() }
+    Attempt { roots: Default::default() }
 }
 
 fn main() {}
