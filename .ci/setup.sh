@@ -99,6 +99,17 @@ ensure_rust_tools() {
   done
 }
 
+# Runs each test in a process of its own, and those that measure alone: a peak of
+# memory or a time is then the test's.
+ensure_nextest() {
+  cargo nextest --version >/dev/null 2>&1 && return 0
+  printf 'installing: cargo-nextest (built from source: some minutes)\n'
+  if ! thrice cargo install --locked --quiet cargo-nextest@0.9.143; then
+    problem "cargo-nextest could not be installed" "cargo install --locked cargo-nextest"
+    return 1
+  fi
+}
+
 # Colour for people, plain lines for logs; what is set already wins.
 choose_colour() {
   if [ -z "${CARGO_TERM_COLOR:-}" ]; then

@@ -18,6 +18,8 @@ CYCLE_SECONDS, DOWN_SECONDS = 20, 1.0
 # How long it storms in a cycle; one in so many storms from end to end.
 STORM_SECONDS, ALL_STORM = (3.0, 6.0), 4
 LINK_SECONDS = 40
+# A daemon that could not get in waits 30 s at most before it tries again.
+BACK_SECONDS = 60
 KINDS = ["read"] * 9 + ["search"] * 1 + ["append"] * 6 + ["create"] * 4
 # No more calls are under way at once than agents would be patient for.
 MOST_AT_ONCE = 8000
@@ -36,7 +38,7 @@ class Chaos:
         self.server = Server(binary, scratch)
         self.laptops, self.calls = [], []
         self.front = None
-        self.is_over = False
+        self.is_over = self.is_settled = False
         # Of each machine, when server and link were there and nothing broke.
         self.spans = collections.defaultdict(list)
         self.backs, self.ups = [], []
@@ -106,6 +108,17 @@ class Chaos:
         for proxy in [self.front, *(laptop.proxy for laptop in self.laptops)]:
             proxy.calm()
         self.is_over = True
+        await self.all_back()
+        self.is_settled = True
+
+    async def all_back(self):
+        """Whatever was done to it, every machine is lent again once nothing breaks."""
+        until = time.monotonic() + BACK_SECONDS
+        for laptop in self.laptops:
+            while laptop.proxy.up is None or laptop.daemon.poll() is not None:
+                if time.monotonic() > until:
+                    fail(f"{laptop.name} was not linked again within {BACK_SECONDS} s of calm: {laptop.said()}")
+                await asyncio.sleep(0.1)
 
     async def until(self, when):
         await asyncio.sleep(max(0.0, when - time.monotonic()))
@@ -132,7 +145,7 @@ class Chaos:
 
     async def births(self):
         """Starts a daemon where there is none, with the fixed key or paired anew."""
-        while not (self.is_over and all(call.ended for call in self.calls)):
+        while not (self.is_settled and all(call.ended for call in self.calls)):
             for laptop in self.laptops:
                 laptop.is_back()
                 if laptop.daemon.poll() is None or self.server.up is None:
@@ -161,7 +174,7 @@ class Chaos:
                 if up is not None and proxy.up is not None and was_up.get(name) != up and proxy.up > up:
                     was_up[name] = up
                     self.backs.append(proxy.up - up)
-            if self.is_over and not any(call.ended is None for call in self.calls):
+            if self.is_settled and not any(call.ended is None for call in self.calls):
                 for name, start in since.items():
                     if start is not None:
                         self.spans[name].append((start, now))

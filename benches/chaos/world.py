@@ -123,7 +123,11 @@ class Laptop:
         self.daemon.wait()
 
     def died(self):
-        self.deaths.append([time.monotonic(), None])
+        now = time.monotonic()
+        # One that came back and died before anybody looked excuses nothing after it.
+        if self.deaths and self.deaths[-1][1] is None:
+            self.deaths[-1][1] = now
+        self.deaths.append([now, None])
 
     def is_back(self):
         """Takes note once its daemon is linked again."""

@@ -287,10 +287,12 @@ async fn what_a_hook_leaves_behind_is_killed_and_not_waited_for() {
     gone("98763");
 
     // One that left the group: not ours to kill, and not waited for either.
-    let script = "read line; setsid sleep 3 & sleep 0.5; echo '{\"decision\":\"pass\"}'";
+    let script = "read line; left=$(mktemp); setsid sh -c \"echo >$left; exec sleep 30\" & \
+                  while [ ! -s $left ]; do sleep 0.01; done; rm $left; \
+                  echo '{\"decision\":\"pass\"}'";
     let start = Instant::now();
     broken(&sh(script, LONG).before(&call()).await, "left behind");
-    assert!(start.elapsed() < Duration::from_millis(2500));
+    assert!(start.elapsed() < Duration::from_secs(25));
 }
 
 #[tokio::test]
