@@ -21,12 +21,8 @@ case "${1:-}" in
     ;;
 esac
 
-# A debug build says nothing about speed.
-if [[ -z ${PORTCULLIS:-} ]]; then
-  # With the other bench, so that neither builds anew what the other has built.
-  cargo build --release --workspace --locked --bin portcullis --bin portcullis-bench
-  PORTCULLIS=${CARGO_TARGET_DIR:-target}/release/portcullis
-fi
+# shellcheck source=benches/release.bash
+source benches/release.bash
 # shellcheck source=interop/computer-use/install.bash
 source interop/computer-use/install.bash
 # shellcheck source=interop/ordinary.bash

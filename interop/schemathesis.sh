@@ -42,7 +42,7 @@ source interop/binary.bash
 source .ci/thrice.bash
 venv=target/schemathesis
 [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
-thrice "$venv/bin/pip" install --quiet --disable-pip-version-check 'schemathesis>=4,<5'
+thrice "$venv/bin/pip" install --quiet --disable-pip-version-check 'schemathesis==4.32.5'
 venv=$(realpath "$venv")
 here=$PWD/interop/schemathesis
 
