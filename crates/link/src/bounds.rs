@@ -7,6 +7,8 @@ use std::time::Duration;
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// The largest body of an init.
 pub const MAX_INIT: usize = 2 * 1024 * 1024;
+/// The longest text of a question to a machine's owner.
+pub const MAX_QUESTION: usize = 64 * 1024;
 /// How many tools a machine may offer.
 pub const MAX_TOOLS: usize = 256;
 /// The longest key, in bytes.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::Chunk;
+use crate::{Chunk, bounds};
 
 /// The body of a reply in n8n's dialect and in ours. One of the three.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,9 +86,14 @@ impl Confirmation {
     /// The argument the answer comes in.
     pub const ARGUMENT: &'static str = "_confirmation";
 
-    /// The question in the text of a failed result, if it is one.
+    /// The question in the text of a failed result, if it is one. What nobody
+    /// would read to its end is none.
     pub fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text.strip_prefix(Self::PREFIX)?).ok()
+        let asked = text.strip_prefix(Self::PREFIX)?;
+        if text.len() > bounds::MAX_QUESTION {
+            return None;
+        }
+        serde_json::from_str(asked).ok()
     }
 
     /// The text of a result that asks this.
@@ -110,7 +115,15 @@ mod tests {
             description: "Write a.txt".into(),
             options: vec!["denyOnce".into(), "allowOnce".into()],
         };
-        assert_eq!(Confirmation::parse(&question.text()), Some(question));
+        assert_eq!(
+            Confirmation::parse(&question.text()),
+            Some(question.clone())
+        );
+        let long = Confirmation {
+            description: "x".repeat(bounds::MAX_QUESTION),
+            ..question
+        };
+        assert_eq!(Confirmation::parse(&long.text()), None);
         assert_eq!(
             Confirmation::parse("GATEWAY_CONFIRMATION_REQUIRED::{"),
             None

@@ -10,6 +10,7 @@ use portcullis_proto::{Failure, Reason};
 use portcullis_store::{Lent, LinkKey, LinkKeyKind, LinkedMachine, StoreError, Wider};
 
 use super::about::{About, Lends};
+use super::fixed::Unlinked;
 use super::link::Link;
 use super::queue::Outgoing;
 use super::registry::Gateway;
@@ -114,16 +115,17 @@ impl Gateway {
             (LinkKeyKind::Pairing, _) | (LinkKeyKind::Session, None) => {
                 self.pair(presented, welcome, now)
             }
-            (LinkKeyKind::Fixed, before) => {
+            (LinkKeyKind::Fixed, _) => {
+                let _alone = self.one_with_fixed();
                 let mut admitted = self.come_unpaired(&key.user, welcome, now)?;
                 let id = &admitted.machine.id;
-                if let Some(before) = before.filter(|before| before != id) {
+                // Who stood there when the request began may have been put out since.
+                if let Some(before) = self.came_with_fixed(id) {
                     let last = Some(&Event::GatewayDisconnect);
-                    let ended = self.disconnect_unpaired(&key.user, before, last)?;
-                    admitted.put_out = ended.then(|| before.to_owned());
+                    let ended = self.disconnect_unpaired(&key.user, &before, last)?;
+                    admitted.put_out = (ended == Unlinked::Linked).then_some(before);
                 }
                 let id = &admitted.machine.id;
-                self.came_with_fixed(id);
                 if let Some(link) = self.link(&key.user, id) {
                     self.claim_early(presented, &link);
                 }
@@ -161,7 +163,7 @@ impl Gateway {
         let Some(paired) = self.store.pair(presented, lent, now)? else {
             return Err(NotAdmitted::Key);
         };
-        self.paired_since(&paired.machine.id);
+        self.not_with_fixed(&paired.machine.id);
         let host = welcome.host.clone();
         let link = Link::new(
             &paired.machine.id,

@@ -25,13 +25,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::calls::{Asked, Calls, Kept, addition, event, request_id, written};
-use super::failing::{away, left, lost, said, too_late};
+use super::failing::{away, clipped, left, lost, said, too_late};
 use super::far;
-use super::link::{Link, object};
+use super::link::Link;
 use super::queue::Outgoing;
 use super::registry::Gateway;
 use super::result::Returned;
-use super::there::{HERE, MACHINE, replied, settled, told};
+use super::spelling::object;
+use super::there::{HERE, MACHINE, replied, settled, takes_machine, told};
 use crate::answers::off_the_reactor;
 use crate::http::Holder;
 
@@ -284,7 +285,7 @@ async fn begin(
         // A call that could not be handed over has failed, which the journal tells.
         drop(calls.hand_over(&link, &request, daemon, event).await);
     } else {
-        link.send(&request, Outgoing::of(None, &event));
+        link.send(&request, &event);
     }
     Ok(None)
 }
@@ -296,6 +297,9 @@ pub(crate) struct KeptReply<'a> {
     pub(crate) result: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Cow<'a, str>>,
+    /// The same of another dialect than ours, which has no other way to fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) words: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) body: Option<Cow<'a, str>>,
 }
@@ -311,14 +315,13 @@ fn read(reply: &str) -> Result<Returned, Failure> {
     let bad = |why: String| Failure::from(Reason::Bug).detail(why);
     let kept: KeptReply<'_> =
         serde_json::from_str(reply).map_err(|error| bad(error.to_string()))?;
-    match (kept.result, kept.error) {
-        (Some(result), None) => {
-            let returned = Returned::parse(result.get()).map_err(bad)?;
-            Ok(returned.for_body(kept.body.map(Cow::into_owned)))
-        }
-        (_, Some(error)) => Err(said(&error)),
-        (None, None) => Err(bad("an empty reply was kept".to_owned())),
-    }
+    let returned = match (kept.result, kept.words, kept.error) {
+        (Some(result), None, None) => Returned::parse(result.get()).map_err(bad)?,
+        (_, Some(words), _) => Returned::of_error(clipped(&words)),
+        (_, None, Some(error)) => return Err(said(&error)),
+        (None, None, None) => return Err(bad("an empty reply was kept".to_owned())),
+    };
+    Ok(returned.for_body(kept.body.map(Cow::into_owned)))
 }
 
 /// The failure of a call under the name of another.
@@ -423,11 +426,9 @@ pub(crate) async fn recalled(
         Err(why) => return refused(why),
     }
     let name = call.arguments.get(MACHINE)?.as_str()?;
-    let is_linked = gateway
-        .of(user)
-        .iter()
-        .any(|link| link.about().name == name);
-    if is_linked || name == HERE {
+    // Linked, or no name of a machine at all.
+    let may_mean = |link: &Arc<Link>| link.about().name == name || takes_machine(link, &call.name);
+    if name == HERE || gateway.of(user).iter().any(may_mean) {
         return None;
     }
     let (user, name) = (Arc::clone(user), name.to_owned());

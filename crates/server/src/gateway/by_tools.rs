@@ -151,7 +151,7 @@ impl ByTools<'_> {
                 body: Some(body),
             })
         });
-        let arguments = super::link::object(arguments);
+        let arguments = super::spelling::object(arguments);
         if Instant::now() >= self.until {
             return Err(self.refused(tool, never_asked()));
         }

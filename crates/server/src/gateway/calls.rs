@@ -66,9 +66,20 @@ struct UnderWay<'a> {
     gateway: &'a Arc<Gateway>,
     link: &'a Link,
     request: String,
-    journalled: bool,
+    journal: Journal,
     /// Raised when nobody waits any more, for who writes it down meanwhile.
     given_up: Arc<AtomicBool>,
+}
+
+/// What the journal has of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Journal {
+    /// Nothing, and it will not: another dialect than ours.
+    Nothing,
+    /// A line that is written now, or was or will be.
+    Writing,
+    /// Its line.
+    Line,
 }
 
 impl UnderWay<'_> {
@@ -84,18 +95,19 @@ impl UnderWay<'_> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        if !self.link.give_up(&self.request) {
-            return;
+        // First, and whoever else ended it: they may have found no line to end.
+        self.given_up.store(true, Ordering::Release);
+        let was_awaited = self.link.give_up(&self.request);
+        match self.journal {
+            Journal::Writing => self.fail(),
+            Journal::Line if was_awaited => self.fail(),
+            Journal::Line | Journal::Nothing => {}
         }
-        if self.link.about().dialect.is_ours() {
+        if was_awaited && self.link.about().dialect.is_ours() {
             let cancel = Event::Cancel {
                 request_id: self.request.clone(),
             };
             self.link.tell(Outgoing::of(None, &cancel));
-        }
-        self.given_up.store(true, Ordering::Release);
-        if self.journalled {
-            self.fail();
         }
     }
 }
@@ -141,17 +153,18 @@ impl Calls<'_> {
             gateway,
             link,
             request: request.clone(),
-            journalled: false,
+            journal: Journal::Nothing,
             given_up: Arc::default(),
         };
         if dialect.is_ours() {
             let deadline = kept.addition.deadline_ms;
             let daemon = link.listener();
             // From here on: who gives up while it is written down ends it, too.
-            under_way.journalled = true;
+            under_way.journal = Journal::Writing;
             let written = (text, deadline, daemon.as_ref());
             let number = self.keep(link, &request, written, &under_way.given_up);
             let number = number.await?;
+            under_way.journal = Journal::Line;
             if link.awaits(&request) {
                 let event = Outgoing::of(Some(number), &event(&request, kept, dialect));
                 self.hand_over(link, &request, daemon, event).await?;
@@ -161,14 +174,13 @@ impl Calls<'_> {
             }
         } else {
             drop(text);
-            let event = event(&request, kept, dialect);
-            link.send(&request, Outgoing::of(None, &event));
+            link.send(&request, &event(&request, kept, dialect));
         }
         let answered = tokio::select! {
             biased;
             answered = tokio::time::timeout_at(until, given) => answered,
             () = gateway.leaving.cancelled() => {
-                if under_way.journalled {
+                if under_way.journal == Journal::Line {
                     let request = request.clone();
                     let failed = off_the_reactor(&gateway.store, move |store| {
                         store.fail_link_call(&request)
@@ -423,11 +435,13 @@ pub(super) fn request_id() -> Result<String, Failure> {
 mod tests {
     use portcullis_files::PrivateDir;
     use portcullis_gate::Clock as _;
+    use portcullis_link::bounds;
     use portcullis_proto::ScopeSet;
     use portcullis_store::Store;
     use portcullis_testkit::{Scratch, World, user};
     use serde_json::json;
 
+    use super::super::about::About;
     use super::super::admission::Welcome;
     use super::super::{Tree, seed_offer};
     use super::*;
@@ -445,6 +459,100 @@ mod tests {
         }
     }
 
+    /// A gateway, and a machine of ada's that is linked to it.
+    fn paired(dialect: Dialect) -> (World, Arc<Gateway>, Arc<Link>) {
+        let world = World::workspace().over(Scratch::of("a.txt = one"));
+        let data = PrivateDir::open_or_create(&world.scratch.at("../store")).unwrap();
+        let (store, clock) = (Store::new(data.path()), Arc::clone(&world.clock));
+        let now = clock.now_ms();
+        store.add_user("ada", ScopeSet::ALL, now).unwrap();
+        let token = store.create_pairing("ada", now).unwrap().token;
+        let gateway = Arc::new(Gateway::new(store, clock, Arc::clone(&world.gate)));
+        let key = gateway.key(token.expose()).unwrap().unwrap();
+        let admitted = gateway.admit(token.expose(), &key, welcome(dialect));
+        let machine = admitted.ok().unwrap().machine.id;
+        let link = gateway.link("ada", &machine).unwrap();
+        (world, gateway, link)
+    }
+
+    fn asked() -> Asked {
+        Asked::Tool(Far {
+            name: "read_file".to_owned(),
+            arguments: json!({"filePath": "a.txt"}),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_whose_grace_ends_while_a_call_waits_is_let_go_of_after_that() {
+        let (_world, gateway, link) = paired(Dialect::Shipped);
+        let until = Instant::now() + bounds::DEADLINE;
+        let _given = link.expect("gw_1", (until, 1), None).unwrap();
+        tokio::time::sleep(bounds::GRACE + Duration::from_secs(2)).await;
+        assert!(gateway.of("ada").is_empty());
+        let is_kept = || gateway.link("ada", &link.id).is_some();
+        assert!(is_kept(), "its call may still be answered");
+        // Nothing is sent to who is not there.
+        let sent = Calls(&gateway).send(&link, &user(), asked(), None).await;
+        assert_eq!(sent.err().unwrap().reason(), Reason::NotLinked);
+        link.give_up("gw_1");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!is_kept() && link.has_ended());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_comes_back_while_a_call_waits_is_missed_again() {
+        let (_world, gateway, link) = paired(Dialect::Shipped);
+        let until = Instant::now() + bounds::DEADLINE;
+        let _given = link.expect("gw_1", (until, 1), None).unwrap();
+        tokio::time::sleep(bounds::GRACE + Duration::from_secs(2)).await;
+        link.renew(About::clone(&link.about()));
+        let listening = link.listen(None).unwrap();
+        tokio::time::sleep(3 * bounds::GRACE).await;
+        assert_eq!(gateway.of("ada").len(), 1);
+        link.give_up("gw_1");
+        gateway.unlistened(&link, listening.number);
+        tokio::time::sleep(bounds::GRACE + Duration::from_secs(2)).await;
+        assert!(gateway.link("ada", &link.id).is_none());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_a_call_the_link_ended_ends_its_line_all_the_same() {
+        let (_world, gateway, link) = paired(Dialect::Ours);
+        // The link ended it before the line was there that is written now.
+        let begin = |request: &str| {
+            let call = NewCall {
+                machine: &link.id,
+                request_id: request,
+                call: "{}",
+                deadline: u64::MAX >> 1,
+                sent_to: None,
+                named: None,
+            };
+            let begun = gateway.store.begin_link_call(call, 0).unwrap();
+            assert!(matches!(begun, BegunCall::New(_)));
+        };
+        let waits = || gateway.store.waiting_link_calls(&link.id, 0).unwrap().len();
+        let given_up = Arc::new(AtomicBool::new(false));
+        let under_way = |request: &str, journal| UnderWay {
+            gateway: &gateway,
+            link: &link,
+            request: request.to_owned(),
+            journal,
+            given_up: Arc::clone(&given_up),
+        };
+        begin("gw_1");
+        drop(under_way("gw_1", Journal::Writing));
+        assert!(given_up.load(Ordering::Acquire), "for who writes it now");
+        while waits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        // What was answered, and is settled, is not failed.
+        begin("gw_2");
+        drop(under_way("gw_2", Journal::Line));
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert_eq!(waits(), 1);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_call_waits_as_long_as_its_dialect_says() {
         for (dialect, seconds) in [
@@ -452,24 +560,10 @@ mod tests {
             (Dialect::Shipped, 60),
             (Dialect::Ours, 60),
         ] {
-            let world = World::workspace().over(Scratch::of("a.txt = one"));
-            let data = PrivateDir::open_or_create(&world.scratch.at("../store")).unwrap();
-            let (store, clock) = (Store::new(data.path()), Arc::clone(&world.clock));
-            let now = clock.now_ms();
-            store.add_user("ada", ScopeSet::ALL, now).unwrap();
-            let token = store.create_pairing("ada", now).unwrap().token;
-            let gateway = Arc::new(Gateway::new(store, clock, Arc::clone(&world.gate)));
-            let key = gateway.key(token.expose()).unwrap().unwrap();
-            let admitted = gateway.admit(token.expose(), &key, welcome(dialect));
-            let machine = admitted.ok().unwrap().machine.id;
-            let link = gateway.link("ada", &machine).unwrap();
+            let (_world, gateway, link) = paired(dialect);
             let mut listening = link.listen(None).unwrap();
-            let asked = Asked::Tool(Far {
-                name: "read_file".to_owned(),
-                arguments: json!({"filePath": "a.txt"}),
-            });
             let (calls, caller, began) = (Calls(&gateway), user(), Instant::now());
-            let ended = calls.send(&link, &caller, asked, None).await;
+            let ended = calls.send(&link, &caller, asked(), None).await;
             let (took, why) = (began.elapsed(), ended.err().unwrap());
             assert_eq!(why.reason(), Reason::Deadline, "{dialect:?}");
             assert_eq!(took.as_secs(), seconds, "{dialect:?}: {took:?}");

@@ -36,10 +36,15 @@ pub(crate) fn too_late() -> Failure {
 
 /// What an error text of a daemon comes to.
 pub(crate) fn said(error: &str) -> Failure {
-    let end = error.floor_char_boundary(MAX_SAID);
-    let error = error.get(..end).unwrap_or_default();
+    let error = clipped(error);
     Failure::new(Reason::Io, format!("The machine could not do it: {error}"))
 }
 
+/// As much of what a daemon says went wrong as is repeated.
+pub(crate) fn clipped(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_SAID);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
 /// How much of what a daemon says went wrong is repeated, in bytes.
-pub(super) const MAX_SAID: usize = 4_096;
+const MAX_SAID: usize = 4_096;

@@ -12,12 +12,12 @@ use portcullis_gate::{Headway, Progress};
 use portcullis_link::{Chunk, Dialect, Event, Gathered, bounds};
 use portcullis_proto::{Failure, Reason};
 use portcullis_store::WaitingCall;
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::about::About;
 use super::failing::{away, lost};
+use super::looks::Looks;
 use super::queue::{Hearing, Outgoing, Teller, queue};
 use super::result::Returned;
 use crate::http::Pace;
@@ -58,15 +58,6 @@ struct Stream {
     since: Instant,
 }
 
-/// What looks for events have brought of the calls that wait, by their numbers.
-#[derive(Default)]
-struct Looks {
-    /// By the last one.
-    brought: Vec<u64>,
-    /// By those before, and heard: the look after them said so.
-    heard: Vec<u64>,
-}
-
 /// A call that waits for its reply.
 struct Pending {
     /// Who is given the reply; nobody where it goes into the journal, and who
@@ -76,7 +67,8 @@ struct Pending {
     until: Instant,
     /// How much is asked, in bytes.
     bytes: usize,
-    /// Its event, while it could not be sent.
+    /// Its event, until a stream has taken it out of its queue: before that, nobody
+    /// was sent it.
     unsent: Option<Outgoing>,
     gathered: Gathered,
     progress: Option<Progress>,
@@ -187,9 +179,8 @@ impl Link {
         if listens_on {
             return;
         }
-        state.stream = None;
+        state.let_go();
         state.looks = Looks::default();
-        state.quiet_since = Some(Instant::now());
     }
 
     /// Somebody listens from now on, in the place of who did before. What could
@@ -207,9 +198,10 @@ impl Link {
             return None;
         }
         let (send, hearing) = queue();
-        state.send_unsent(&send);
+        let number = state.take_place(send);
+        state.send_unsent();
         Some(Listening {
-            number: state.take_place(send),
+            number,
             hearing,
             dialect: state.about.dialect,
             instance,
@@ -226,30 +218,22 @@ impl Link {
     }
 
     /// Leaves out of `waiting`, all calls that wait, what a look for events behind
-    /// `after` need not bring: it was brought and heard. A number alone does not
-    /// say so: calls may be brought in another order than they were made in.
+    /// `after` need not bring.
     pub(crate) fn unheard(&self, after: u64, waiting: &mut Vec<WaitingCall>) {
-        let Looks { brought, heard } = &mut self.state().looks;
-        if brought.last() == Some(&after) {
-            heard.append(brought);
-        }
-        heard.retain(|id| waiting.iter().any(|call| call.event == *id));
-        let is_unheard = |id: u64| id > after || (id != after && !heard.contains(&id));
-        waiting.retain(|call| is_unheard(call.event));
+        self.state().looks.unheard(after, waiting);
     }
 
     /// A look brought these.
     pub(crate) fn brought(&self, events: &[Outgoing]) {
-        let ids = events.iter().filter_map(|event| event.id);
-        self.state().looks.brought = ids.collect();
+        self.state().looks.bring(events);
     }
 
-    /// Somebody who listened before the machine was known does so from now on;
-    /// which stream that is.
-    pub(super) fn adopt(&self, send: Teller) -> u64 {
+    /// Somebody who listened before the machine was known does so from now on.
+    /// Which stream that is it knows before it is told anything.
+    pub(super) fn adopt(&self, send: Teller, know: impl FnOnce(u64)) {
         let mut state = self.state();
-        state.send_unsent(&send);
-        state.take_place(send)
+        know(state.take_place(send));
+        state.send_unsent();
     }
 
     /// Who listened as `number` does no more; whether nobody does now.
@@ -374,13 +358,31 @@ impl Link {
 
     /// Sends the event of an expected call of another dialect. Where nobody
     /// listens it waits until somebody does.
-    pub(crate) fn send(&self, request: &str, event: Outgoing) {
+    pub(crate) fn send(&self, request: &str, event: &Event) {
+        let event = Outgoing::once(request, event);
         let mut state = self.state();
-        if !state.tell(event.clone())
-            && let Some(pending) = state.pending.get_mut(request)
-        {
-            pending.unsent = Some(event);
+        if let Some(pending) = state.pending.get_mut(request) {
+            pending.unsent = Some(event.clone());
+            state.tell(event);
         }
+    }
+
+    /// Whether who listens as `number` may be sent `event`, which it has taken out
+    /// of its queue: a call of another dialect only where it is awaited still, and
+    /// was never taken out before.
+    pub(super) fn may_send(&self, number: u64, event: &Outgoing) -> bool {
+        let Some(request) = event.request.as_deref() else {
+            return true;
+        };
+        let mut state = self.state();
+        state.sweep();
+        // Who took its place has it in a queue of its own.
+        let listens = state
+            .stream
+            .as_ref()
+            .is_some_and(|one| one.number == number);
+        let pending = state.pending.get_mut(request).filter(|_| listens);
+        pending.is_some_and(|one| one.unsent.take().is_some())
     }
 
     /// Whether a call waits under `request`.
@@ -477,8 +479,7 @@ impl Link {
         if let Some(event) = last {
             state.tell(Outgoing::last(event));
         }
-        state.stream = None;
-        state.quiet_since = Some(Instant::now());
+        state.let_go();
         let pending = std::mem::take(&mut state.pending);
         drop(state);
         let mut ended = Vec::new();
@@ -527,6 +528,14 @@ impl State {
         }
     }
 
+    /// Lets go of whoever listens.
+    fn let_go(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            stream.send.cut();
+        }
+        self.quiet_since = Some(Instant::now());
+    }
+
     fn held(&self) -> usize {
         self.pending.values().map(|one| one.gathered.held()).sum()
     }
@@ -545,20 +554,20 @@ impl State {
         if stream.send.tell(event) {
             return true;
         }
-        if let Some(slow) = self.stream.take() {
-            self.slow = Some(slow.number);
-            slow.send.cut();
-        }
-        self.quiet_since = Some(Instant::now());
+        self.slow = Some(stream.number);
+        self.let_go();
         false
     }
 
-    /// Tells what could not be sent yet. What its caller was told is over is not.
-    fn send_unsent(&mut self, send: &Teller) {
+    /// Tells what was not sent yet. What its caller was told is over is not.
+    fn send_unsent(&mut self) {
         self.sweep();
-        for pending in self.pending.values_mut() {
+        let Some(stream) = &self.stream else {
+            return;
+        };
+        for event in self.pending.values().filter_map(|one| one.unsent.as_ref()) {
             // What finds no room waits for the next stream.
-            pending.unsent.take_if(|event| send.tell(event.clone()));
+            stream.send.tell(event.clone());
         }
     }
 
@@ -580,16 +589,6 @@ impl State {
 
 /// Bytes of pieces of one machine's replies that are held at once.
 pub(super) const MAX_GATHERED: usize = 4 * bounds::MAX_MESSAGE;
-
-/// A value that is an object, for arguments that have to be one.
-pub(crate) fn object(value: Value) -> serde_json::Map<String, Value> {
-    match value {
-        Value::Object(object) => object,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            serde_json::Map::new()
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -638,6 +637,60 @@ mod tests {
         assert!(link.listen(Some(b"b")).is_none());
         tokio::time::advance(bounds::GRACE).await;
         assert!(link.listen(Some(b"c")).is_none(), "it is introduced anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_nobody_was_sent_is_sent_to_the_next_stream_and_to_no_other() {
+        let link = bare("m_1", "");
+        let (until, event) = (Instant::now() + bounds::DEADLINE, Event::GatewayDisconnect);
+        let _given = link.expect("gw_1", (until, 1), None).unwrap();
+        let mut first = link.listen(None).unwrap();
+        link.send("gw_1", &event);
+        // Its place is taken, and the next one breaks.
+        let mut second = link.listen(None).unwrap();
+        let heard = first.hearing.next_now().unwrap();
+        assert!(!link.may_send(first.number, &heard), "another is sent it");
+        assert!(second.hearing.next_now().is_some());
+        link.unlisten(second.number);
+        let third = link.listen(None).unwrap();
+        // Nor is it lost where its daemon introduces itself anew.
+        link.renew(About::clone(&link.about()));
+        assert!(third.hearing.is_over());
+        let mut fourth = link.listen(None).unwrap();
+        let heard = fourth.hearing.next_now().unwrap();
+        assert!(link.may_send(fourth.number, &heard));
+        assert!(!link.may_send(fourth.number, &heard), "twice");
+        // What was taken out may have been sent.
+        let mut fifth = link.listen(None).unwrap();
+        assert!(fifth.hearing.next_now().is_none());
+        // What nobody waits for any more is not sent.
+        let _given = link.expect("gw_2", (until, 1), None).unwrap();
+        link.expect_kept("gw_3", (until, 1), None, None).unwrap();
+        for request in ["gw_2", "gw_3"] {
+            link.send(request, &event);
+        }
+        link.give_up("gw_2");
+        tokio::time::advance(bounds::DEADLINE).await;
+        for _ in 0..2 {
+            let heard = fifth.hearing.next_now().unwrap();
+            assert!(!link.may_send(fifth.number, &heard));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_listened_is_let_go_of_by_an_init_and_by_the_end() {
+        let link = bare("m_1", "");
+        let left = |listening: &Listening| listening.hearing.cut_off.left();
+        let first = link.listen(None).unwrap();
+        link.renew(About::clone(&link.about()));
+        assert_eq!(left(&first), Some(Duration::ZERO));
+        let second = link.listen(None).unwrap();
+        link.tell(Outgoing::last(&Event::GatewayDisconnect));
+        link.renew(About::clone(&link.about()));
+        assert!(left(&second).is_some_and(|left| !left.is_zero()));
+        let third = link.listen(None).unwrap();
+        link.end(None);
+        assert_eq!(left(&third), Some(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

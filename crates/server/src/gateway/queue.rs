@@ -3,18 +3,24 @@
 //! next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use portcullis_link::{Event, bounds};
 use tokio::sync::mpsc;
 
 use crate::http::CutOff;
 
+/// How long a last word has to be heard by who is in the middle of another.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// One event on its way to a daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) id: Option<u64>,
+    /// The call it asks for, where no journal knows whether it was sent.
+    pub(super) request: Option<Arc<str>>,
     /// Its JSON, on one line.
     pub(crate) data: Arc<str>,
     /// Whether nothing comes after it.
@@ -26,9 +32,17 @@ impl Outgoing {
         let data = serde_json::to_string(event).unwrap_or_default();
         Self {
             id,
+            request: None,
             data: data.into(),
             is_last: false,
         }
+    }
+
+    /// The event of a call of another dialect than ours, which is sent once.
+    pub(super) fn once(request: &str, event: &Event) -> Self {
+        let mut once = Self::of(None, event);
+        once.request = Some(request.into());
+        once
     }
 
     pub(super) fn is_last(&self) -> bool {
@@ -43,10 +57,13 @@ impl Outgoing {
     }
 }
 
-/// The end of a queue where events are put.
+/// The end of a queue where events are put. Dropped, whoever reads is let go of
+/// when it had a moment to hear the end.
 pub(super) struct Teller {
     send: mpsc::Sender<Outgoing>,
     bytes: Arc<AtomicUsize>,
+    /// Whether a last word was told.
+    ends: AtomicBool,
     cut_off: CutOff,
 }
 
@@ -64,6 +81,7 @@ pub(super) fn queue() -> (Teller, Hearing) {
     let teller = Teller {
         send,
         bytes: Arc::clone(&bytes),
+        ends: AtomicBool::new(false),
         cut_off: cut_off.clone(),
     };
     let hearing = Hearing {
@@ -77,7 +95,7 @@ pub(super) fn queue() -> (Teller, Hearing) {
 impl Teller {
     /// Puts an event in; whether there was room for it, and somebody to read it.
     pub(super) fn tell(&self, event: Outgoing) -> bool {
-        let bytes = event.data.len();
+        let (bytes, is_last) = (event.data.len(), event.is_last);
         let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);
         // One event fits whatever it is: what is asked is bounded elsewhere.
         let fits = before == 0 || before.saturating_add(bytes) <= bounds::MAX_QUEUED_BYTES;
@@ -85,6 +103,7 @@ impl Teller {
         if !told {
             self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         }
+        self.ends.fetch_or(told && is_last, Ordering::AcqRel);
         told
     }
 
@@ -93,9 +112,18 @@ impl Teller {
         self.send.is_closed()
     }
 
-    /// Whoever reads is let go of at once, with whatever is on its way to it.
+    /// Whoever reads is let go of, with whatever is on its way to it: at once, or
+    /// where it was told a last word, when it had a moment to hear that.
     pub(super) fn cut(self) {
-        self.cut_off.cut();
+        if !self.ends.load(Ordering::Acquire) {
+            self.cut_off.cut_in(Duration::ZERO);
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.cut_off.cut_in(LAST_WORD);
     }
 }
 
@@ -147,6 +175,7 @@ mod tests {
     fn event(bytes: usize) -> Outgoing {
         Outgoing {
             id: None,
+            request: None,
             data: "x".repeat(bytes).into(),
             is_last: false,
         }
@@ -169,6 +198,23 @@ mod tests {
             assert!(teller.tell(event(1)));
         }
         assert!(!teller.tell(event(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_let_go_of_has_a_moment_for_a_last_word_and_for_nothing_else() {
+        for (last, left) in [(false, Duration::ZERO), (true, LAST_WORD)] {
+            let (teller, hearing) = queue();
+            assert!(teller.tell(event(9)));
+            if last {
+                assert!(teller.tell(Outgoing::last(&Event::GatewayDisconnect)));
+            }
+            assert_eq!(hearing.cut_off.left(), None);
+            teller.cut();
+            assert_eq!(hearing.cut_off.left(), Some(left));
+        }
+        let (teller, hearing) = queue();
+        drop(teller);
+        assert_eq!(hearing.cut_off.left(), Some(LAST_WORD));
     }
 
     #[test]

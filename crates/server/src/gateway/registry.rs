@@ -8,8 +8,7 @@ use std::time::Duration;
 use portcullis_gate::{Clock, Gate};
 use portcullis_link::{Chunk, Dialect, Event, bounds};
 use portcullis_proto::Failure;
-use portcullis_store::{LinkKey, LinkKeyKind, Pairing, Store, StoreError};
-use ring::digest::{Digest, SHA256, digest};
+use portcullis_store::{LinkKey, Pairing, Store, StoreError};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::again::Waiters;
 use super::expected::Expected;
 use super::failing::away;
+use super::fixed::Fixed;
 use super::link::{Link, MAX_GATHERED, Taken};
 use super::offers::Offers;
 use super::queue::{Hearing, Teller, queue};
-use crate::http::{Pace, Rate};
 
 /// How many daemons listen before they have introduced themselves.
 const MAX_EARLY: usize = 1_024;
@@ -33,6 +32,10 @@ const BACKLOG: usize = 64;
 /// streams to callers have, which have to be told.
 const REPLIES_LAST: Duration = Duration::from_secs(1);
 
+/// How often is looked whether calls still wait for a machine that is gone: less
+/// than it is waited for when it comes back, so that it is not lost unseen.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The links of one server.
 pub struct Gateway {
     pub(super) store: Store,
@@ -44,7 +47,7 @@ pub struct Gateway {
     /// Pairing tokens that were made here: the same one while it counts.
     pairings: Mutex<HashMap<Arc<str>, Pairing>>,
     /// The key that needs no pairing, where there is one.
-    fixed: Option<Fixed>,
+    pub(super) fixed: Option<Fixed>,
     /// Who listens before it has introduced itself, by what it came with.
     early: Mutex<HashMap<String, Early>>,
     pub(super) offers: Offers,
@@ -65,29 +68,6 @@ pub struct Gateway {
 
 /// What is done about a machine that was lost.
 type TellsLoss = Box<dyn Fn(&Link) + Send + Sync>;
-
-/// A key that needs no pairing.
-struct Fixed {
-    digest: Digest,
-    user: Arc<str>,
-    /// The machine that came with it last.
-    machine: Mutex<Option<String>>,
-    /// How often daemons came with it.
-    inits: Pace,
-}
-
-impl Fixed {
-    /// Whether `presented` is it, in the time it takes for any.
-    fn is(&self, presented: &str) -> bool {
-        let digest = digest(&SHA256, presented.as_bytes());
-        let pairs = digest.as_ref().iter().zip(self.digest.as_ref());
-        pairs.fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
-    }
-
-    fn machine(&self) -> MutexGuard<'_, Option<String>> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The link of a stream and which stream of it that is, once both are known.
 pub(super) type Claimed = Arc<OnceLock<(Arc<Link>, u64)>>;
@@ -193,12 +173,7 @@ impl Gateway {
     /// With a key that needs no pairing, for one machine of `user` at a time.
     #[must_use]
     pub fn with_fixed_key(mut self, key: &[u8], user: &str) -> Self {
-        self.fixed = Some(Fixed {
-            digest: digest(&SHA256, key),
-            user: user.into(),
-            machine: Mutex::default(),
-            inits: Pace::default(),
-        });
+        self.fixed = Some(Fixed::new(key, user));
         self
     }
 
@@ -252,7 +227,7 @@ impl Gateway {
     pub(super) fn current(&self, link: &Arc<Link>) -> Result<Arc<Link>, Failure> {
         let now = self.link(&link.user, &link.id);
         // In another dialect it would not understand what is asked.
-        now.filter(|now| now.about().dialect == link.about().dialect)
+        now.filter(|now| now.is_live() && now.about().dialect == link.about().dialect)
             .ok_or_else(away)
     }
 
@@ -311,12 +286,7 @@ impl Gateway {
     pub(crate) fn key(&self, presented: &str) -> Result<Option<LinkKey>, StoreError> {
         let fixed = self.fixed.as_ref().filter(|fixed| fixed.is(presented));
         let kept = self.store.link_key(presented, self.clock.now_ms())?;
-        let fixed = fixed.map(|fixed| LinkKey {
-            user: fixed.user.as_ref().to_owned(),
-            machine: fixed.machine().clone(),
-            kind: LinkKeyKind::Fixed,
-        });
-        Ok(kept.or(fixed))
+        Ok(kept.or_else(|| fixed.map(Fixed::key)))
     }
 
     fn early(&self) -> MutexGuard<'_, HashMap<String, Early>> {
@@ -329,9 +299,10 @@ impl Gateway {
     pub(super) fn claim_early(&self, token: &str, link: &Arc<Link>) {
         let early = self.early().remove(token);
         if let Some(early) = early.filter(|_| link.about().dialect == Dialect::Seed) {
-            let number = link.adopt(early.send);
-            // A stream is claimed once: nobody else finds it.
-            let _first = early.claimed.set((Arc::clone(link), number));
+            link.adopt(early.send, |number| {
+                // A stream is claimed once: nobody else finds it.
+                let _first = early.claimed.set((Arc::clone(link), number));
+            });
         }
     }
 
@@ -354,27 +325,6 @@ impl Gateway {
         Some((hearing, claimed))
     }
 
-    /// A daemon came with the fixed key, as this machine.
-    pub(super) fn came_with_fixed(&self, machine: &str) {
-        if let Some(fixed) = &self.fixed {
-            *fixed.machine() = Some(machine.to_owned());
-        }
-    }
-
-    /// A machine has a key of its own from now on: the fixed one stands for it no
-    /// more.
-    pub(super) fn paired_since(&self, machine: &str) {
-        if let Some(fixed) = &self.fixed {
-            fixed.machine().take_if(|one| one == machine);
-        }
-    }
-
-    /// Whether one more may come with the fixed key now; if not, when.
-    pub(super) fn pace_fixed(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
-        let fixed = self.fixed.as_ref();
-        fixed.map_or(Ok(()), |fixed| fixed.inits.step(rate, now_us))
-    }
-
     /// Who listened does no more.
     pub(super) fn unlistened(self: &Arc<Self>, link: &Arc<Link>, number: u64) {
         if link.unlisten(number) {
@@ -383,7 +333,7 @@ impl Gateway {
     }
 
     /// Nobody listens: the link is waited for a moment, and when it stays away,
-    /// those who care are told.
+    /// those who care are told. It is let go of when no call waits for it.
     pub(super) fn watch_over(self: &Arc<Self>, link: &Arc<Link>) {
         if link.watched.swap(true, Ordering::AcqRel) {
             return;
@@ -391,6 +341,7 @@ impl Gateway {
         let mut left = link.grace_left();
         let (gateway, link) = (Arc::downgrade(self), Arc::downgrade(link));
         let waiting = async move {
+            let mut is_gone = false;
             loop {
                 tokio::time::sleep(left).await;
                 let (Some(gateway), Some(link)) = (gateway.upgrade(), link.upgrade()) else {
@@ -398,14 +349,21 @@ impl Gateway {
                 };
                 // Before the look: who stops listening right after it is watched anew.
                 link.watched.store(false, Ordering::Release);
-                if !link.is_live() {
-                    return gateway.gone(&link).await;
+                let was_gone = std::mem::replace(&mut is_gone, !link.is_live());
+                if is_gone && !was_gone {
+                    gateway.gone(&link).await;
+                } else if is_gone {
+                    gateway.links().sweep();
                 }
-                let listens = link.listener().is_some();
-                if listens || link.watched.swap(true, Ordering::AcqRel) {
+                let is_over = link.has_ended() || link.listener().is_some();
+                if is_over || link.watched.swap(true, Ordering::AcqRel) {
                     return;
                 }
-                left = link.grace_left();
+                left = if is_gone {
+                    LOOK_AGAIN
+                } else {
+                    link.grace_left()
+                };
             }
         };
         // A stream is dropped on a runtime, except where that itself ends.
@@ -476,31 +434,6 @@ impl Gateway {
             self.changed(&link.user);
         }
         Ok(known || linked)
-    }
-
-    /// The same for who came with the fixed key: what has a key of its own by now
-    /// is not theirs to end. Whether it was. Waits for the disk.
-    pub(crate) fn disconnect_unpaired(
-        &self,
-        user: &str,
-        machine: &str,
-        last: Option<&Event>,
-    ) -> Result<bool, StoreError> {
-        if !self.store.end_unpaired_link(machine)? {
-            return Ok(false);
-        }
-        let mut links = self.links();
-        let link = links.get(user, machine).filter(|link| !link.about().keyed);
-        let link = link.cloned();
-        if let Some(link) = &link {
-            links.take(link);
-        }
-        drop(links);
-        if let Some(link) = link {
-            self.end(&link, last);
-            self.changed(&link.user);
-        }
-        Ok(true)
     }
 
     pub(super) fn end(&self, link: &Link, last: Option<&Event>) {

@@ -1,13 +1,15 @@
 //! What a tool of a linked machine returned: checked before anybody sees it.
 
-use portcullis_link::Confirmation;
+use std::borrow::Cow;
+
+use portcullis_link::{Confirmation, bounds};
 use portcullis_proto::{Attached, Failure, Json, Reason, Scope, ToolReply, misfit};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::by_tools::typed;
-use super::failing::{MAX_SAID, said};
+use super::failing::{clipped, said};
 
 /// A result, of shapes that are known.
 #[derive(Debug)]
@@ -46,6 +48,13 @@ enum Content {
     Resource {
         resource: Box<Resource>,
     },
+}
+
+/// The text of a failure, where it is JSON: whatever else is in it is passed over.
+#[derive(Deserialize)]
+struct Worded<'a> {
+    #[serde(borrow)]
+    error: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -172,8 +181,15 @@ impl Returned {
         let error = self.structured.as_ref().and_then(|one| one.get("error"));
         let error = error.and_then(Value::as_str).and_then(Confirmation::parse);
         error.or_else(|| {
-            let written: Option<Value> = serde_json::from_str(&self.text).ok();
-            let said = written.as_ref().and_then(|one| one.get("error")?.as_str());
+            // What a text holds was counted by nobody: only a short one is read,
+            // and of it one word.
+            let may_ask =
+                self.text.len() <= bounds::MAX_QUESTION && self.text.contains(Confirmation::PREFIX);
+            if !may_ask {
+                return None;
+            }
+            let written: Option<Worded<'_>> = serde_json::from_str(&self.text).ok();
+            let said = written.as_ref().map(|one| &*one.error);
             Confirmation::parse(said.unwrap_or(&self.text))
         })
     }
@@ -231,10 +247,6 @@ impl Returned {
         let told = |name: &str| self.told(name)?.as_str();
         let Some(reason) = self.reason() else {
             return said(told("error").unwrap_or(&self.text));
-        };
-        let clipped = |text: &str| {
-            let end = text.floor_char_boundary(MAX_SAID);
-            text.get(..end).unwrap_or_default().to_owned()
         };
         let message = told("error").map_or_else(|| reason.sentence().to_owned(), clipped);
         let why = Failure::new(reason, message);

@@ -90,6 +90,16 @@ fn not_offered(why: String) -> Failure {
     )
 }
 
+/// A value that is an object, for arguments that have to be one.
+pub(crate) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::new()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use portcullis_link::Tool;
@@ -107,7 +117,7 @@ mod tests {
             annotations: None,
         };
         let offer = Offer::of(&[tool], Vec::new()).unwrap();
-        let mut filled = super::super::link::object(arguments.clone());
+        let mut filled = object(arguments.clone());
         let result = fill_in(&offer.tools[0], &mut filled);
         let got = result.is_ok().then_some(Value::Object(filled));
         assert_eq!(got, want, "{arguments}");

@@ -113,6 +113,12 @@ impl Stream {
         Frame::data(event_frame(id, &event.data).into())
     }
 
+    /// Whether an event that was taken out of the queue is to be sent still.
+    fn may_send(&self, event: &Outgoing) -> bool {
+        let claimed = self.claimed.get();
+        claimed.is_none_or(|(link, number)| link.may_send(*number, event))
+    }
+
     /// The next of what is told first; nothing when all of it was.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outgoing>> {
         loop {
@@ -151,13 +157,14 @@ impl http_body::Body for Stream {
             let frame = self.written(&event);
             return Poll::Ready(Some(Ok(frame)));
         }
-        match self.hearing.poll(cx) {
-            Poll::Ready(Some(event)) => {
+        while let Poll::Ready(heard) = self.hearing.poll(cx) {
+            let Some(event) = heard else {
+                return Poll::Ready(None);
+            };
+            if self.may_send(&event) {
                 let frame = self.written(&event);
                 return Poll::Ready(Some(Ok(frame)));
             }
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => {}
         }
         match self.ping.poll_tick(cx) {
             Poll::Ready(_) => {

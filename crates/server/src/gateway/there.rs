@@ -20,11 +20,11 @@ use serde_json::{Map, Value, json};
 use super::about::About;
 use super::again::{Named, call_name};
 use super::calls::{Asked, Calls};
-use super::link::{Link, object};
+use super::link::Link;
 use super::registry::Gateway;
 use super::result::Returned;
 use super::seed::Ask;
-use super::spelling::{fill_in, leave_root};
+use super::spelling::{fill_in, leave_root, object};
 
 /// The machine the server runs on, among several.
 pub(crate) const HERE: &str = "here";
@@ -100,12 +100,20 @@ impl There {
         link.map(Target::Link).or(here.map(Target::Here))
     }
 
-    /// Whom a call is for, and its arguments without what only we look at.
-    fn target(&self, arguments: &mut Map<String, Value>) -> Result<Target<'_>, Failure> {
+    /// Whom a call of the tool `name` is for, and its arguments without what only
+    /// we look at.
+    fn target(
+        &self,
+        name: &str,
+        arguments: &mut Map<String, Value>,
+    ) -> Result<Target<'_>, Failure> {
         // An answer is the owner's to give, and comes by another way.
         arguments.remove(Confirmation::ARGUMENT);
-        let newest = self.links.first().map(Target::Link);
-        let named = match arguments.remove(MACHINE) {
+        let newest = self.links.first();
+        let is_its_own = !self.is_several() && newest.is_some_and(|link| takes_machine(link, name));
+        let machine = (!is_its_own).then(|| arguments.remove(MACHINE)).flatten();
+        let newest = newest.map(Target::Link);
+        let named = match machine {
             None => newest,
             Some(Value::String(name)) => self.named(&name),
             Some(_) => None,
@@ -117,7 +125,10 @@ impl There {
         // As it was asked for, before anything is filled in.
         let named = call_name(caller, &call.name, &call.arguments);
         let mut arguments = object(call.arguments);
-        let link = match self.target(&mut arguments) {
+        let link = match self.target(&call.name, &mut arguments) {
+            Ok(Target::Link(link)) if self.is_several() && takes_machine(link, &call.name) => {
+                return self.refused(caller, &call.name, unknown_tool());
+            }
             Ok(Target::Link(link)) => link,
             Ok(Target::Here(here)) => {
                 let scope = here.group_of(&call.name).map(Scope::of_group);
@@ -333,6 +344,21 @@ pub(super) fn told(machine: &str, tool: &str, arguments: &Map<String, Value>) ->
     told
 }
 
+/// Whether the tool `name` of a machine has an argument `machine` of its own: where
+/// there are several machines it cannot be told from ours.
+pub(super) fn takes_machine(link: &Link, name: &str) -> bool {
+    let about = link.about();
+    let tool = about.offer.tool(name);
+    tool.is_some_and(|tool| has_machine(&tool.input_schema))
+}
+
+fn has_machine(schema: &Value) -> bool {
+    let properties = schema.get("properties");
+    let ways = ["allOf", "anyOf", "oneOf"].map(|way| schema.get(way).and_then(Value::as_array));
+    properties.is_some_and(|properties| properties.get(MACHINE).is_some())
+        || ways.into_iter().flatten().flatten().any(has_machine)
+}
+
 /// Lets an agent say which machine is meant.
 fn add_machine(tool: &mut ToolSpec, names: &[String], must: bool) {
     let Some(schema) = tool.input_schema.as_object_mut() else {
@@ -371,16 +397,19 @@ impl Machine for There {
         if let Some(local) = &self.local {
             offers.push((HERE.to_owned(), local.catalog(caller)));
         }
+        let several = self.is_several();
         let mut tools: Vec<(ToolSpec, Vec<String>, bool)> = Vec::new();
         for (at, (name, offered)) in offers.into_iter().enumerate() {
             for tool in offered {
+                if several && has_machine(&tool.input_schema) {
+                    continue;
+                }
                 match tools.iter_mut().find(|(known, ..)| known.name == tool.name) {
                     Some((_, names, _)) => names.push(name.clone()),
                     None => tools.push((tool, vec![name.clone()], at > 0)),
                 }
             }
         }
-        let several = self.is_several();
         let shown = |(mut tool, names, elsewhere): (ToolSpec, Vec<String>, bool)| {
             if several {
                 add_machine(&mut tool, &names, elsewhere);
@@ -523,5 +552,83 @@ impl Machine for There {
         format!(
             "{which} Paths are relative to the directory its owner lends. The owner's rules decide there, and the owner may be asked. Every call is recorded."
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_files::PrivateDir;
+    use portcullis_store::Store;
+    use portcullis_testkit::{Scratch, World, user};
+
+    use super::super::{Offer, Tree};
+    use super::*;
+
+    /// A machine of ada's with a tool that has an argument `machine` of its own, one
+    /// that has it in one of two ways, and one that has none.
+    fn linked(name: &str) -> Arc<Link> {
+        let tool = |name: &str, schema: Value| {
+            let tool = json!({"name": name, "inputSchema": schema});
+            serde_json::from_value(tool).unwrap()
+        };
+        let own = json!({"type": "object", "properties": {"machine": {"type": "string"}}});
+        let ways = json!({"type": "object", "oneOf": [{"type": "object"}, own]});
+        let tools = [
+            tool("wake", own),
+            tool("boot", ways),
+            tool("look", json!({"type": "object", "properties": {}})),
+        ];
+        let about = About {
+            name: name.to_owned(),
+            host: "ada@laptop".to_owned(),
+            root: "/home/ada".to_owned(),
+            dialect: Dialect::Shipped,
+            offer: Arc::new(Offer::of(&tools, Vec::new()).ok().unwrap()),
+            tree: Tree::default(),
+            files: None,
+            since_ms: 0,
+            number: 0,
+            keyed: true,
+            instance: "".into(),
+        };
+        Arc::new(Link::new(name, "ada", about))
+    }
+
+    #[tokio::test]
+    async fn an_argument_of_a_tools_own_is_not_taken_for_the_name_of_a_machine() {
+        let world = World::workspace().over(Scratch::of("a.txt = one"));
+        let data = PrivateDir::open_or_create(&world.scratch.at("../store")).unwrap();
+        let (store, clock) = (Store::new(data.path()), Arc::clone(&world.clock));
+        let gateway = Arc::new(Gateway::new(store, clock, Arc::clone(&world.gate)));
+        let there = |names: &[&str]| {
+            let links = names.iter().map(|name| linked(name)).collect();
+            There::of(&gateway, links, None, ScopeSet::ALL).unwrap()
+        };
+        let left = |there: &There, tool: &str, machine: &str| {
+            let mut arguments = Map::from_iter([(MACHINE.to_owned(), machine.into())]);
+            let is_found = there.target(tool, &mut arguments).is_ok();
+            is_found.then(|| arguments.contains_key(MACHINE))
+        };
+        let one = there(&["desk"]);
+        assert_eq!(left(&one, "wake", "the printer"), Some(true));
+        assert_eq!(left(&one, "boot", "the printer"), Some(true));
+        assert_eq!(left(&one, "look", "desk"), Some(false));
+        assert_eq!(left(&one, "look", "the printer"), None);
+        let caller = user();
+        let shown = |there: &There| -> Vec<String> {
+            let tools = there.catalog(&caller).into_iter();
+            tools.map(|tool| tool.name.to_string()).collect()
+        };
+        assert_eq!(shown(&one), ["wake", "boot", "look"]);
+        // Of several, it cannot be told which of the two is meant.
+        let two = there(&["desk", "shelf"]);
+        assert_eq!(shown(&two), ["look"]);
+        let call = ToolCall {
+            name: "wake".into(),
+            arguments: json!({"machine": "shelf"}),
+        };
+        let refused = two.call(&caller, call).await;
+        let told: Value = serde_json::from_str(refused.structured.get()).unwrap();
+        assert_eq!(told["reason"], "unknown_tool");
     }
 }

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -24,21 +24,48 @@ use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use super::reply::{Body, Reply};
 
 /// How much a peer may say while it listens; it has nothing to say.
 const MAX_SAID: usize = 4_096;
 
-/// Ends a reply that lasts at once, with whatever of it is on its way: a peer
-/// that reads byte by byte would hold that for as long as it likes.
+/// Ends a reply that lasts, with whatever of it is on its way: a peer that reads
+/// byte by byte would hold that for as long as it likes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CutOff(Arc<Notify>);
+pub(crate) struct CutOff(Arc<Falling>);
+
+#[derive(Debug, Default)]
+struct Falling {
+    at: OnceLock<Instant>,
+    said: Notify,
+}
 
 impl CutOff {
-    /// Does so, now or when it begins.
-    pub(crate) fn cut(&self) {
-        self.0.notify_one();
+    /// Does so after so long. What was said first holds.
+    pub(crate) fn cut_in(&self, left: Duration) {
+        if self.0.at.set(Instant::now() + left).is_ok() {
+            self.0.said.notify_one();
+        }
+    }
+
+    /// After how long it is to, where that was said.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let at = self.0.at.get()?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    /// When it is to end.
+    async fn fallen(&self) {
+        loop {
+            if let Some(at) = self.0.at.get() {
+                // Boxed: ten thousand wait here, and few of them for this.
+                return Box::pin(sleep_until(*at)).await;
+            }
+            self.0.said.notified().await;
+        }
     }
 }
 
@@ -64,13 +91,12 @@ pub(super) struct Taken<S> {
 
 impl Handed {
     /// The reply, where hyper is to send it itself. One that lasts is handed on
-    /// instead, and there is never anything to send: a peer of the older HTTP,
-    /// which knows no pieces, is the exception.
-    pub(super) async fn pass(&self, reply: Reply, version: Version) -> Reply {
-        let lasts = reply.extensions().get::<Lasting>().is_some();
-        if !lasts || version != Version::HTTP_11 {
+    /// instead, and there is never anything to send.
+    pub(super) async fn pass(&self, mut reply: Reply, version: Version) -> Reply {
+        if reply.extensions().get::<Lasting>().is_none() {
             return reply;
         }
+        *reply.version_mut() = version;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
         std::future::pending().await
     }
@@ -105,8 +131,11 @@ impl Handed {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Taken<S> {
     pub(super) fn new(stream: S, mut reply: Reply, now_ms: u64) -> Self {
+        let in_pieces = knows_pieces(reply.version());
         let headers = reply.headers_mut();
-        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        if in_pieces {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         let now = UNIX_EPOCH + Duration::from_millis(now_ms);
         if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(now)) {
@@ -122,9 +151,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Taken<S> {
     }
 }
 
+/// Whether a peer of this HTTP knows pieces. To one of the older a reply is what
+/// comes until the connection ends.
+fn knows_pieces(version: Version) -> bool {
+    version != Version::HTTP_10
+}
+
 async fn told<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, reply: Reply) -> io::Result<()> {
     let (head, mut body) = reply.into_parts();
     let cut_off = head.extensions.get::<CutOff>().cloned().unwrap_or_default();
+    let in_pieces = knows_pieces(head.version);
     write(
         &mut stream,
         &mut Bytes::from(written(&Response::from_parts(head, ()))),
@@ -140,11 +176,17 @@ async fn told<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, reply: Reply) ->
                 if let Ok(data) = frame.into_data()
                     && !data.is_empty()
                 {
-                    let size = Bytes::from(format!("{:x}\r\n", data.len()));
-                    let mut piece = size.chain(data).chain(&b"\r\n"[..]);
+                    let (size, end) = if in_pieces {
+                        (format!("{:x}\r\n", data.len()), &b"\r\n"[..])
+                    } else {
+                        (String::new(), &b""[..])
+                    };
+                    let mut piece = Bytes::from(size).chain(data).chain(end);
                     tokio::select! {
+                        biased;
+                        // What the peer takes at once it is told, whenever it is cut off.
                         written = write(&mut stream, &mut piece) => written?,
-                        () = cut_off.0.notified() => return Ok(()),
+                        () = cut_off.fallen() => return Ok(()),
                     }
                 }
             }
@@ -157,8 +199,18 @@ async fn told<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, reply: Reply) ->
             }
         }
     }
-    write(&mut stream, &mut &b"0\r\n\r\n"[..]).await?;
-    stream.shutdown().await
+    // What it held is let go, however long its peer takes to hear of the end.
+    drop(body);
+    let mut end = if in_pieces { &b"0\r\n\r\n"[..] } else { b"" };
+    let ending = async {
+        write(&mut stream, &mut end).await?;
+        stream.shutdown().await
+    };
+    tokio::select! {
+        biased;
+        ended = ending => ended,
+        () = cut_off.fallen() => Ok(()),
+    }
 }
 
 async fn write<S: AsyncWrite + Unpin>(
@@ -169,9 +221,9 @@ async fn write<S: AsyncWrite + Unpin>(
     stream.flush().await
 }
 
-/// A head as HTTP/1.1 writes it.
+/// A head as HTTP/1 writes it.
 fn written(head: &Response<()>) -> Vec<u8> {
-    let mut text = format!("HTTP/1.1 {}\r\n", head.status()).into_bytes();
+    let mut text = format!("{:?} {}\r\n", head.version(), head.status()).into_bytes();
     for (name, value) in head.headers() {
         text.extend_from_slice(name.as_str().as_bytes());
         text.extend_from_slice(b": ");
@@ -180,4 +232,50 @@ fn written(head: &Response<()>) -> Vec<u8> {
     }
     text.extend_from_slice(b"\r\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_reads_ends_when_it_is_cut_off_and_no_sooner() {
+        for version in [Version::HTTP_10, Version::HTTP_11] {
+            let (near, mut far) = tokio::io::duplex(1_024);
+            let cut_off = CutOff::default();
+            let mut reply = Response::new(Full::from(vec![b'x'; 1 << 20]).boxed());
+            reply.extensions_mut().insert(cut_off.clone());
+            *reply.version_mut() = version;
+            let telling = tokio::spawn(Taken::new(near, reply, 0).tell());
+            sleep(Duration::from_mins(1)).await;
+            assert!(!telling.is_finished(), "{version:?}");
+            cut_off.cut_in(Duration::from_secs(1));
+            // Said again, it is no later.
+            cut_off.cut_in(Duration::from_mins(1));
+            sleep(Duration::from_millis(900)).await;
+            assert!(!telling.is_finished(), "{version:?}");
+            sleep(Duration::from_millis(200)).await;
+            assert!(telling.is_finished(), "{version:?}");
+            let mut heard = Vec::new();
+            far.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard.len(), 1_024, "what was on its way is let go");
+            assert!(heard.starts_with(format!("{version:?} 200 OK").as_bytes()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_off_is_told_as_far_as_it_is_taken_at_once() {
+        let (near, mut far) = tokio::io::duplex(1_024);
+        let cut_off = CutOff::default();
+        let mut reply = Response::new(Full::from("a last word").boxed());
+        reply.extensions_mut().insert(cut_off.clone());
+        cut_off.cut_in(Duration::ZERO);
+        Taken::new(near, reply, 0).tell().await;
+        let mut heard = String::new();
+        far.read_to_string(&mut heard).await.unwrap();
+        assert!(heard.ends_with("b\r\na last word\r\n0\r\n\r\n"), "{heard}");
+    }
 }

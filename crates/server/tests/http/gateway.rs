@@ -10,7 +10,7 @@ use crate::daemon::{
     Daemon, REST, call, call_with, id, init, next_call, pairing, result, text, tool, tools,
 };
 use crate::isolation::cookie;
-use crate::world::{PATIENCE, Running, World};
+use crate::world::{Running, World};
 
 const AGENT: [Scope; 4] = [Scope::FsRead, Scope::FsWrite, Scope::Shell, Scope::Approve];
 
@@ -219,34 +219,38 @@ fn an_init_that_is_none_leaves_its_token_unused() {
 
 #[test]
 fn calls_are_bounded_per_machine_and_fail_at_their_deadline() {
-    let world = World::new(Mode::Allow).answered_within(Duration::from_secs(3));
+    let world = World::new(Mode::Allow).answered_within(IN_TIME);
     let token = world.token("ada", &AGENT);
     let server = world.start();
     let daemon = Daemon::pair(&world, &server, "ada", &init());
     let mut events = daemon.listen();
+    let ask = || {
+        let replied = call(&server, &token, "read_file", &file("a"));
+        let reason = replied["structuredContent"]["reason"].as_str();
+        reason.unwrap().to_owned()
+    };
     let began = Instant::now();
-    let reasons: Vec<String> = std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..80)
-            .map(|_| scope.spawn(|| call(&server, &token, "read_file", &file("a"))))
-            .collect();
-        let reason = |replied: Value| {
-            replied["structuredContent"]["reason"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        };
-        calls
-            .into_iter()
-            .map(|call| reason(call.join().unwrap()))
-            .collect()
+    let late = std::thread::scope(|scope| {
+        let wait: Vec<_> = (0..64).map(|_| scope.spawn(ask)).collect();
+        let heard: Vec<_> = (0..64).map(|_| next_call(&mut events)).collect();
+        // All of them wait now: what is asked beyond that is refused at once.
+        let over: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        for one in over {
+            assert_eq!(one.join().unwrap(), "overload");
+        }
+        assert!(began.elapsed() < IN_TIME, "too late to tell");
+        for one in wait {
+            assert_eq!(one.join().unwrap(), "deadline");
+        }
+        heard
     });
-    let of = |reason: &str| reasons.iter().filter(|one| *one == reason).count();
-    assert_eq!((of("overload"), of("deadline")), (16, 64), "{reasons:?}");
-    assert!(began.elapsed() < PATIENCE);
     // What comes late is nobody's.
-    let late = next_call(&mut events);
-    daemon.respond(id(&late), &result("late")).expect(404);
+    daemon.respond(id(&late[0]), &result("late")).expect(404);
 }
+
+/// How long a call has where it is to come to its deadline: more than 80 need to be
+/// asked on a busy machine, and less than a client waits.
+const IN_TIME: Duration = Duration::from_secs(12);
 
 #[test]
 fn a_new_pairing_replaces_a_daemon_and_its_key() {

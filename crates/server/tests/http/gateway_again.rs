@@ -317,7 +317,8 @@ fn who_may_no_more_is_not_told_what_it_was_let_do() {
 
 #[test]
 fn what_its_caller_was_told_is_over_is_not_sent_to_the_next_stream() {
-    let world = World::new(Mode::Allow).answered_within(Duration::from_secs(1));
+    // Long enough for a call that is answered, on a busy machine too.
+    let world = World::new(Mode::Allow).answered_within(Duration::from_secs(5));
     let token = world.token("ada", &AGENT);
     let server = world.start();
     let daemon = Daemon::pair(&world, &server, "ada", &init());
@@ -377,21 +378,41 @@ fn who_waits_for_a_machine_when_the_server_ends_in_order_is_told() {
 #[test]
 fn what_failed_at_n8ns_daemon_is_told_again_as_it_was_told_first() {
     let world = World::new(Mode::Allow);
-    let token = world.token("ada", &AGENT);
-    let server = world.start();
-    let daemon = Daemon::pair(&world, &server, "ada", &init());
+    let token = &world.token("ada", &AGENT);
+    let server = &world.start();
+    let daemon = Daemon::pair(&world, server, "ada", &init());
     let mut events = daemon.listen();
-    let words = "ENOENT: no such directory, open '/home/ada/work/x'";
-    let failed = json!({"result": {"content": [], "isError": true,
-        "structuredContent": {"error": words}}});
-    let first = std::thread::scope(|scope| {
-        let called = scope.spawn(|| named(&server, &token, "once", "x"));
-        let event = next_call(&mut events);
-        daemon.respond(id(&event), &failed).expect(200);
-        called.join().unwrap()
-    });
-    for failed in [first, named(&server, &token, "once", "x")] {
-        assert_eq!(reason(&failed), "not_found");
-        assert!(!failed.to_string().contains("/home/ada"), "{failed}");
+    let missing = "ENOENT: no such directory, open '/home/ada/work/x'";
+    let odd = "it hurts at /home/ada/work/x";
+    // As its tools fail, and as it says that it could not even call one.
+    let by_result = |words: &str| {
+        json!({"result": {"content": [], "isError": true,
+            "structuredContent": {"error": words}}})
+    };
+    let in_words = |words: &str| json!({"error": words});
+    for (name, failed, want) in [
+        ("k1", by_result(missing), "not_found"),
+        ("k2", in_words(missing), "not_found"),
+        ("k3", by_result(odd), "io"),
+        ("k4", in_words(odd), "io"),
+    ] {
+        let first = std::thread::scope(|scope| {
+            let called = scope.spawn(|| named(server, token, name, "x"));
+            let event = next_call(&mut events);
+            daemon.respond(id(&event), &failed).expect(200);
+            called.join().unwrap()
+        });
+        // And of a call that has no name.
+        let nameless = std::thread::scope(|scope| {
+            let path = json!({"filePath": "x"});
+            let called = scope.spawn(move || call(server, token, "read_file", &path));
+            let event = next_call(&mut events);
+            daemon.respond(id(&event), &failed).expect(200);
+            called.join().unwrap()
+        });
+        for told in [first, named(server, token, name, "x"), nameless] {
+            assert_eq!(reason(&told), want, "{failed}");
+            assert!(!told.to_string().contains("/home/ada"), "{told}");
+        }
     }
 }

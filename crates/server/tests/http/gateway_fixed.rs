@@ -1,7 +1,7 @@
 //! The key that needs no pairing: what it stands for, and what it does not.
 
 use portcullis_proto::{Mode, Scope};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Ask;
 use crate::daemon::{Daemon, call, id, init_of_ours, next_call, result, text};
@@ -69,4 +69,64 @@ fn who_is_put_out_by_the_next_with_that_key_is_told_to_its_owner_and_on_the_reco
     let noted = world.closings().into_iter();
     let noted = noted.filter(|line| format!("{line:?}").contains("link put out"));
     assert_eq!(noted.count(), 1);
+}
+
+/// What a machine of that name says of itself.
+fn of_host(name: &str) -> Value {
+    let mut init = init_of_ours(name);
+    init["hostIdentifier"] = format!("ada@{name}").into();
+    init
+}
+
+fn put_out(world: &World) -> usize {
+    let noted = world.closings().into_iter();
+    noted
+        .filter(|line| format!("{line:?}").contains("link put out"))
+        .count()
+}
+
+#[test]
+fn of_two_that_come_at_once_with_that_key_one_stays() {
+    let world = World::new(Mode::Allow).with_fixed_key(FIXED, "ada");
+    let token = world.token("ada", &AGENT);
+    let server = world.start();
+    let daemon = Daemon::with(&server, FIXED);
+    let coming = ["desk", "shelf"].map(|name| {
+        let ask = daemon.post("/init", &of_host(name));
+        let body = of_host(name).to_string();
+        let wire = ask.header("Expect", "100-continue").wire(server.address);
+        let mut connection = server.connect();
+        connection.send(&wire[..wire.len() - body.len()]);
+        // Its key was looked at, and its body is waited for.
+        connection.head().unwrap().expect(100);
+        (connection, body)
+    });
+    for (mut connection, body) in coming {
+        connection.send(body.as_bytes());
+        connection.answer().unwrap().expect(200);
+    }
+    let status = server.ask(&Ask::get("/status").bearer(&token)).expect(200);
+    assert_eq!(status.json()["machines"], json!(["shelf"]));
+    assert_eq!(put_out(&world), 1);
+    let mut events = daemon.listen();
+    let read = json!({"filePath": "a", "machine": "shelf"});
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| call(&server, &token, "read_file", &read));
+        daemon.serve(&mut events, "of the shelf");
+        assert_eq!(text(&called.join().unwrap()), "of the shelf");
+    });
+}
+
+#[test]
+fn who_had_left_is_not_said_to_be_put_out() {
+    let world = World::new(Mode::Allow).with_fixed_key(FIXED, "ada");
+    let server = world.start();
+    let daemon = Daemon::with(&server, FIXED);
+    daemon.init(&of_host("desk")).expect(200);
+    let leave = daemon.post("/disconnect", &json!({}));
+    server.ask(&leave).expect(200);
+    // The key stands for no machine any more.
+    server.ask(&leave).expect(403);
+    daemon.init(&of_host("shelf")).expect(200);
+    assert_eq!(put_out(&world), 0);
 }

@@ -8,7 +8,7 @@ use portcullis_store::{BegunCall, NewCall};
 use serde_json::{Value, json};
 
 use crate::client::Connection;
-use crate::daemon::{Daemon, call, id, init_of_ours, next_call, result, text};
+use crate::daemon::{Daemon, call, id, init, init_of_ours, next_call, result, text};
 use crate::surfaces::{message_in, over_http, request};
 use crate::world::{PATIENCE, Running, World, now_ms};
 
@@ -145,4 +145,114 @@ fn what_waits_for_a_machine_is_bounded_by_bytes() {
         daemon.respond(id(&event), &result("done")).expect(200);
     }
     assert!(slow.rest() < 20 << 20, "what the system had taken already");
+}
+
+/// A call too large for a socket to take, on a connection that nobody reads.
+fn large(server: &Running, token: &str) -> Connection {
+    let content = "x".repeat(LARGE);
+    let params = json!({"name": "write_file", "arguments": {"filePath": "a", "content": content}});
+    let ask = over_http(
+        "tools/call",
+        Some("write_file"),
+        &request("tools/call", params),
+    );
+    let mut caller = server.connect();
+    caller.send(&ask.bearer(token).wire(server.address));
+    caller
+}
+
+/// How much such a call writes: more than sockets hold that nobody reads.
+const LARGE: usize = 12 << 20;
+
+/// A stream in the words of that HTTP, stuck in the middle of a large call, and who
+/// made that.
+fn stuck(
+    server: &Running,
+    daemon: &Daemon<'_>,
+    token: &str,
+    http: &str,
+) -> (Connection, Connection) {
+    let mut stream = server.connect();
+    // As it is, the system would take all of the call for who does not read it.
+    let socket = socket2::SockRef::from(&*stream.raw());
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let wire = daemon.get("/events").wire(server.address);
+    let wire = String::from_utf8(wire).unwrap().replace("HTTP/1.1", http);
+    stream.send(wire.as_bytes());
+    stream.head().unwrap().expect(200);
+    let caller = large(server, token);
+    let begun = stream.raw().peek(&mut [0]).unwrap();
+    assert_eq!(begun, 1, "it is on its way");
+    (stream, caller)
+}
+
+#[test]
+fn a_stream_nobody_reads_is_let_go_of_with_the_call_it_is_in() {
+    let world = World::new(Mode::Allow);
+    let token = world.token("ada", &AGENT);
+    let server = world.start();
+    for http in ["HTTP/1.1", "HTTP/1.0"] {
+        for how in ["/events", "/init", "/disconnect"] {
+            let daemon = Daemon::pair(&world, &server, "ada", &init());
+            let (mut stream, _caller) = stuck(&server, &daemon, &token, http);
+            let _next = match how {
+                "/events" => Some(daemon.listen()),
+                "/init" => {
+                    daemon.init(&init()).expect(200);
+                    None
+                }
+                other => {
+                    server.ask(&daemon.post(other, &json!({}))).expect(200);
+                    None
+                }
+            };
+            let heard = stream.rest();
+            assert!(heard < LARGE, "{http} {how}: {heard} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_its_caller_was_told_is_over_is_not_sent_from_a_queue() {
+    let world = World::new(Mode::Allow).answered_within(Duration::from_secs(2));
+    let token = world.token("ada", &AGENT);
+    let server = world.start();
+    let daemon = Daemon::pair(&world, &server, "ada", &init());
+    let (stream, mut caller) = stuck(&server, &daemon, &token, "HTTP/1.1");
+    // Behind it, so that it is in the queue until its time is over.
+    let late = call(&server, &token, "read_file", &json!({"filePath": "late"}));
+    assert_eq!(late["structuredContent"]["reason"], "deadline", "{late}");
+    caller.answer().unwrap().expect(200);
+    let mut events = stream.events();
+    let first = next_call(&mut events);
+    assert_eq!(first.data["payload"]["toolCall"]["name"], "write_file");
+    let read = json!({"filePath": "fresh"});
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| call(&server, &token, "read_file", &read));
+        let event = daemon.serve(&mut events, "done");
+        assert_eq!(event.data["payload"]["toolCall"]["arguments"], read);
+        assert_eq!(text(&called.join().unwrap()), "done");
+    });
+}
+
+#[test]
+fn a_call_behind_one_that_is_not_read_is_sent_to_the_next_stream() {
+    let world = World::new(Mode::Allow);
+    let token = world.token("ada", &AGENT);
+    let server = world.start();
+    let daemon = Daemon::pair(&world, &server, "ada", &init());
+    let (_stream, _caller) = stuck(&server, &daemon, &token, "HTTP/1.1");
+    let read = json!({"filePath": "a"});
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| call(&server, &token, "read_file", &read));
+        let began = Instant::now();
+        while world.openings("laptop read_file a") == 0 {
+            assert!(began.elapsed() < PATIENCE, "it is not asked for");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It is in the queue of a stream that is given up.
+        let mut events = daemon.listen();
+        daemon.serve(&mut events, "read");
+        assert_eq!(text(&called.join().unwrap()), "read");
+    });
 }

@@ -1,11 +1,13 @@
 //! The seed's dialect: subscribe first, upload a tree, answer operations.
 
+use std::time::{Duration, Instant};
+
 use portcullis_proto::{Mode, Scope};
 use serde_json::{Value, json};
 
 use crate::client::{Ask, Connection};
 use crate::daemon::{Daemon, call, id, next_call, pairing, text, tools};
-use crate::world::{Running, World};
+use crate::world::{PATIENCE, Running, World};
 
 const SEED: &str = "/instance-ai/gateway";
 
@@ -158,5 +160,34 @@ fn who_listens_with_a_token_hears_nothing_of_a_daemon_that_did_not() {
         let called = scope.spawn(|| call(&server, &token, "read_file", &asked));
         daemon.serve(&mut daemon.listen(), "mine");
         assert_eq!(text(&called.join().unwrap()), "mine");
+    });
+}
+
+#[test]
+fn who_stayed_away_listens_first_while_a_call_waits_for_it() {
+    let key = "a-key-that-is-never-changed";
+    let world = World::new(Mode::Allow).with_fixed_key(key, "ada");
+    let token = world.token("ada", &[Scope::FsRead]);
+    let server = world.start();
+    let stream = Ask::get(&format!("{SEED}/events?apiKey={key}"));
+    let mut events = server.connect().listen(&stream, server.address);
+    post(&server, key, "/init", &init()).expect(200);
+    let asked = json!({"filePath": "notes.txt"});
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| call(&server, &token, "read_file", &asked));
+        let event = next_call(&mut events);
+        drop(events);
+        let status = || server.ask(&Ask::get("/status").bearer(&token)).json();
+        let began = Instant::now();
+        while status()["machines"] != json!([]) {
+            assert!(began.elapsed() < PATIENCE, "it is waited for still");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let _listens = server.connect().listen(&stream, server.address);
+        post(&server, key, "/init", &init()).expect(200);
+        let data = json!({"data": {"path": "notes.txt", "content": "late", "totalLines": 1}});
+        let path = format!("/response/{}", id(&event));
+        post(&server, key, &path, &data).expect(200);
+        assert_eq!(text(&called.join().unwrap()), "late");
     });
 }

@@ -353,11 +353,13 @@ fn what_is_under_way_is_finished_and_streams_are_told() {
     let body = json!({"path": "made.txt", "content": "x", "mode": "create"});
     let wire = Ask::post("/file/write", &body)
         .bearer(&token)
+        .header("Expect", "100-continue")
         .wire(server.address);
     let (first, second) = wire.split_at(wire.len() - 10);
     let mut under_way = server.connect();
     under_way.send(first);
-    std::thread::sleep(Duration::from_millis(200));
+    // The server has its head, and reads on.
+    under_way.head().unwrap().expect(100);
     let began = Instant::now();
     server.ask_to_end();
     for mut stream in streams {

@@ -409,12 +409,24 @@ impl World {
 
     /// Every line of the record that tells how something ended.
     pub(crate) fn closings(&self) -> Vec<Record> {
+        self.lines("closing")
+    }
+
+    /// How many tell that this began.
+    pub(crate) fn openings(&self, alleged: &str) -> usize {
+        let opened = self.lines("opening").into_iter();
+        opened
+            .filter(|line| line.alleged.as_deref() == Some(alleged))
+            .count()
+    }
+
+    fn lines(&self, phase: &str) -> Vec<Record> {
         AuditLog::open(&self.data)
             .unwrap()
             .records(Filter::default())
             .unwrap()
             .map(Result::unwrap)
-            .filter(|record| record.phase.as_deref() == Some("closing"))
+            .filter(|record| record.phase.as_deref() == Some(phase))
             .collect()
     }
 

@@ -99,6 +99,17 @@ pub fn machine_name(text: &str) -> String {
     }
 }
 
+/// The same, where it is to stand for a machine: always the same in the place of
+/// a name with a meaning of its own, so that who has it is found by it again.
+fn own_name(text: &str) -> String {
+    let name = machine_name(text);
+    if RESERVED.contains(&name.as_str()) {
+        format!("{name}-2")
+    } else {
+        name
+    }
+}
+
 impl Store {
     /// Uses the pairing token `presented` for the machine `lent` tells of: its
     /// record, pinned anew, and a session key. For exactly one caller; nothing
@@ -249,7 +260,7 @@ fn find(tx: &Transaction<'_>, uid: i64, lent: Lent<'_>) -> Result<Option<String>
     let found = match lent.named {
         Some(name) => tx
             .prepare_cached("SELECT id FROM machines WHERE uid = ?1 AND name = ?2")?
-            .query_row(params![uid, machine_name(name)], |row| row.get(0)),
+            .query_row(params![uid, own_name(name)], |row| row.get(0)),
         None => tx
             .prepare_cached("SELECT id FROM machines WHERE uid = ?1 AND host = ?2 AND root = ?3")?
             .query_row(params![uid, lent.host, lent.root], |row| row.get(0)),
@@ -340,11 +351,11 @@ fn free_name(tx: &Transaction<'_>, uid: i64, lent: Lent<'_>) -> Result<String, S
         .host
         .split_once('@')
         .map_or(lent.host, |(_, host)| host);
-    let wanted = machine_name(lent.named.unwrap_or(host));
+    let wanted = own_name(lent.named.unwrap_or(host));
     let mut statement = tx.prepare_cached("SELECT 1 FROM machines WHERE uid = ?1 AND name = ?2")?;
     let mut name = wanted.clone();
     for number in 2..=MAX_OF_USER + 1 {
-        if !RESERVED.contains(&name.as_str()) && !statement.exists(params![uid, name])? {
+        if !statement.exists(params![uid, name])? {
             break;
         }
         name = format!("{wanted}-{number}");

@@ -343,7 +343,13 @@ fn no_machine_takes_a_name_that_means_something_else() {
             root: named,
             ..LAPTOP
         };
-        assert_eq!(pair(&store, "ada", lent).machine.name, want);
+        let first = pair(&store, "ada", lent);
+        assert_eq!(first.machine.name, want);
+        // It is the same machine when it is paired again, and its old key is gone.
+        let again = pair(&store, "ada", lent);
+        assert_eq!(again.machine.id, first.machine.id, "{named}");
+        let old = store.link_key(first.session.expose(), NOW).unwrap();
+        assert_eq!(old, None, "{named}");
     }
 }
 

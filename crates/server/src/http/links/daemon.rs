@@ -26,7 +26,8 @@ use super::{Called, stranger};
 use crate::answers::off_the_reactor;
 use crate::gateway::{
     Admitted, BadOffer, Calls, Gateway, KeptReply, Lends, Link, Listening, NotAdmitted, Offer,
-    Returned, Taken, Tree, Welcome, early_events, events, polled, said, seed_offer, seed_returned,
+    Returned, Taken, Tree, Unlinked, Welcome, clipped, early_events, events, polled, said,
+    seed_offer, seed_returned,
 };
 
 /// How many values a body of JSON may hold: as values each takes many times its
@@ -244,7 +245,7 @@ pub(super) async fn listen(called: Called) -> Reply {
     let is_early = match called.key.kind {
         LinkKeyKind::Pairing => true,
         // The seed's daemon listens first, whatever lets it in.
-        LinkKeyKind::Fixed => linked(&called).is_none(),
+        LinkKeyKind::Fixed => linked(&called).is_none_or(|link| !link.is_live()),
         // Who comes back is told to introduce itself by a 403, as n8n's daemon is.
         LinkKeyKind::Session => false,
     };
@@ -356,8 +357,22 @@ fn nobody_waits() -> Reply {
     )
 }
 
-/// A reply that is understood: as it is kept, where it is to be, and for who waits.
-type Understood = (Option<String>, Result<Returned, Failure>);
+/// A reply that is understood.
+struct Understood {
+    /// As it is kept, where it is to be.
+    kept: Option<String>,
+    /// For who waits.
+    reply: Result<Returned, Failure>,
+    /// Whether it wants its owner asked.
+    asks: bool,
+}
+
+impl Understood {
+    fn new(kept: Option<String>, reply: Result<Returned, Failure>) -> Self {
+        let asks = matches!(&reply, Ok(returned) if returned.question().is_some());
+        Self { kept, reply, asks }
+    }
+}
 
 /// What a reply says, whole or in pieces; what becomes of it where it says nothing yet.
 fn understood(
@@ -369,7 +384,7 @@ fn understood(
     if link.about().dialect == Dialect::Seed {
         let returned = parsed(&bytes).and_then(seed_returned);
         return returned
-            .map(|returned| (None, Ok(returned)))
+            .map(|returned| Understood::new(None, Ok(returned)))
             .map_err(Taken::Bad);
     }
     let received: Received<'_> = parsed(&bytes).map_err(Taken::Bad)?;
@@ -394,23 +409,33 @@ fn understood(
 /// written only where nobody is there to be given it.
 fn whole(link: &Link, request: &str, received: Received<'_>) -> Result<Understood, Taken> {
     let Received { result, error, .. } = received;
+    let is_ours = link.about().dialect.is_ours();
     let reply = match (result, &error) {
         (Some(result), None) => Ok(Returned::parse(result.get()).map_err(Taken::Bad)?),
-        (None, Some(error)) => Err(said(error)),
+        (None, Some(error)) if is_ours => Err(said(error)),
+        // All that such a daemon tells of a failure, typed as any it tells in words.
+        (None, Some(error)) => Ok(Returned::of_error(clipped(error))),
         (Some(_), Some(_)) | (None, None) => {
             return Err(Taken::Bad("One of result and error.".to_owned()));
         }
     };
     let kept = (!link.gives(request)).then(|| {
         let body = link.body_of(request);
+        let error = error.as_deref().map(Cow::from);
+        let (error, words) = if is_ours {
+            (error, None)
+        } else {
+            (None, error)
+        };
         let kept = KeptReply {
             result,
-            error: error.as_deref().map(Cow::from),
+            error,
+            words,
             body: body.as_deref().map(Cow::from),
         };
         kept.written()
     });
-    Ok((kept, reply))
+    Ok(Understood::new(kept, reply))
 }
 
 /// What becomes of a reply, whole or in pieces.
@@ -431,13 +456,12 @@ async fn taken(
     } else {
         understand()
     };
-    let (kept, reply) = match understood {
+    let Understood { kept, reply, asks } = match understood {
         Ok(understood) => understood,
         Err(taken) => return Ok(taken),
     };
     let calls = Calls(&called.server.parts.gateway);
     let dialect = link.about().dialect;
-    let asks = matches!(&reply, Ok(returned) if returned.question().is_some());
     match (link.take(request, reply), kept) {
         // Of another dialect, only what has a name is kept.
         (Taken::Nobody, Some(kept)) if dialect.is_ours() || link.awaits(request) => {
@@ -488,7 +512,10 @@ pub(super) async fn disconnect(called: Called) -> Reply {
     let LinkKey { user, kind, .. } = called.key.clone();
     let (gone, presented) = (machine.clone(), called.presented.clone());
     let ended = off_the_reactor(&called.server.parts.store, move |_| match kind {
-        LinkKeyKind::Fixed => gateway.disconnect_unpaired(&user, &gone, None),
+        LinkKeyKind::Fixed => {
+            let ended = gateway.disconnect_unpaired(&user, &gone, None)?;
+            Ok(ended != Unlinked::Not)
+        }
         LinkKeyKind::Session | LinkKeyKind::Pairing => gateway.leave(&user, &gone, &presented),
     });
     let ended = match ended.await {

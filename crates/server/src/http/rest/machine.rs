@@ -36,14 +36,18 @@ pub(super) fn naming(caller: Caller, asked: &Asked) -> Caller {
     let Some(call) = caller.call_name() else {
         return caller;
     };
-    let mut name = call.to_owned();
-    if let Ok(Some(machine)) = named(asked) {
-        name = format!("{name} on {machine}");
-    }
-    if let Some(workspace) = &asked.workspace {
-        name = format!("{name} in {workspace}");
-    }
+    let machine = named(asked).ok().flatten();
+    let name = placed(call, machine.as_deref(), asked.workspace.as_deref());
     caller.naming(name.into())
+}
+
+/// A name for a call in the place it names. No two places make the same of it: a
+/// line ends where none of the three can end one.
+fn placed(call: &str, machine: Option<&str>, workspace: Option<&str>) -> String {
+    match (machine, workspace) {
+        (None, None) => call.to_owned(),
+        (machine, workspace) => format!("{call}\n{machine:?}\n{workspace:?}"),
+    }
 }
 
 /// Named twice, it could mean either, unless both say the same.
@@ -64,5 +68,34 @@ fn named(asked: &Asked) -> Result<Option<String>, Failure> {
             Err(bad("`Portcullis-Machine` and `machine` name two machines."))
         }
         (header, query) => Ok(header.or(query)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_in_one_place_is_a_name_in_another() {
+        let places = [
+            ("a", None, None),
+            ("a", Some("b"), None),
+            ("a", None, Some("b")),
+            ("a on b", None, None),
+            ("a on b", Some("c"), None),
+            ("a", Some("b on c"), None),
+            ("a", Some("b"), Some("c")),
+            ("a", Some("b in c"), None),
+            ("a", Some("b\"\nSome(\"c"), None),
+            ("a", None, Some("b\"\nSome(\"c")),
+        ];
+        let names: Vec<String> = places
+            .iter()
+            .map(|(call, machine, workspace)| placed(call, *machine, *workspace))
+            .collect();
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[at + 1..].contains(name), "{name:?}");
+        }
+        assert_eq!(names[0], "a", "nowhere, it is what MCP has it be");
     }
 }
