@@ -77,7 +77,7 @@ impl Address {
             return Err(BadAddress("it names no host"));
         }
         let usual = if is_encrypted { 443 } else { 80 };
-        let port = uri.port_u16().unwrap_or(usual);
+        let port = named_port(&uri).map_err(BadAddress)?.unwrap_or(usual);
         let named = if host.contains(':') {
             format!("[{host}]")
         } else {
@@ -121,6 +121,26 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
+}
+
+/// The port a URL names, if it names one. What is none does not mean the usual one:
+/// who mistyped it would speak to somebody else.
+pub(crate) fn named_port(uri: &Uri) -> Result<Option<u16>, &'static str> {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let named = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, named)| named);
+    let after = named.strip_prefix(uri.host().unwrap_or_default());
+    if after == Some("") {
+        return Ok(None);
+    }
+    after
+        .and_then(|after| after.strip_prefix(':'))
+        .filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|port| port.parse().ok())
+        .filter(|port| *port != 0)
+        .map(Some)
+        .ok_or("its port is not a number from 1 to 65535")
 }
 
 /// Whether a host is this machine.
@@ -167,6 +187,23 @@ mod tests {
             let why = Address::parse(bad).unwrap_err().to_string();
             assert!(!why.contains("hunter2"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_port_that_is_none_does_not_mean_the_usual_one() {
+        for bad in [
+            "https://h:70000",
+            "https://h:",
+            "https://h:54x3",
+            "https://h:+443",
+            "https://h:0",
+            "https://h:/n8n",
+            "http://[::1]:",
+            "http://[::1]:65536",
+        ] {
+            assert!(Address::parse(bad).is_err(), "{bad}");
+        }
+        check("https://h:65535", "https://h:65535", "");
     }
 
     #[test]

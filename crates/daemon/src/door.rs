@@ -35,6 +35,9 @@ use crate::address::Address;
 const MAX_BODY: usize = 16 * 1024;
 /// How many connections are open at once.
 const MAX_CONNECTIONS: usize = 16;
+/// How many of them others of this machine hold: they are told one thing, and are not
+/// to be in the way of who may ask.
+const MAX_STRANGERS: usize = 2;
 /// How long a page may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a page waits for the person.
@@ -58,7 +61,8 @@ pub struct Wanted {
 /// What goes on behind the door.
 pub trait Porter: Send + Sync {
     /// Whether who connected from there to here is of the user it all runs as:
-    /// another one of this machine can say all that a browser says.
+    /// another one of this machine can say all that a browser says. It may take its
+    /// time: it is asked on a thread of its own.
     fn is_own(&self, from: SocketAddr, to: SocketAddr) -> bool;
     /// Whether pages of this origin may ask at all, and know that somebody waits.
     fn may_ask(&self, origin: &str) -> bool;
@@ -78,6 +82,7 @@ pub trait Porter: Send + Sync {
 pub async fn answer_door(listener: TcpListener, porter: Arc<dyn Porter>) {
     let port = listener.local_addr().map_or(0, |address| address.port());
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let strangers = Arc::new(Semaphore::new(MAX_STRANGERS));
     loop {
         let Ok(room) = Arc::clone(&room).acquire_owned().await else {
             return;
@@ -86,20 +91,37 @@ pub async fn answer_door(listener: TcpListener, porter: Arc<dyn Porter>) {
             tokio::time::sleep(PATIENCE).await;
             continue;
         };
-        let porter = Arc::clone(&porter);
+        let (porter, strangers) = (Arc::clone(&porter), Arc::clone(&strangers));
         tokio::spawn(async move {
-            converse(stream, port, porter).await;
+            let is_own = is_own(&stream, &porter).await;
+            let room = if is_own {
+                room
+            } else {
+                drop(room);
+                // Who finds no place is let go without a word.
+                let Ok(place) = strangers.try_acquire_owned() else {
+                    return;
+                };
+                place
+            };
+            converse(stream, port, porter, is_own).await;
             drop(room);
         });
     }
 }
 
-async fn converse(stream: TcpStream, port: u16, porter: Arc<dyn Porter>) {
-    let ends = stream.peer_addr().and_then(|from| {
-        let to = stream.local_addr()?;
-        Ok((from, to))
-    });
-    let is_own = ends.is_ok_and(|(from, to)| porter.is_own(from, to));
+/// Whether it is of the user we run as. Looking that up takes time that is not the
+/// link's: it is done on a thread of its own.
+async fn is_own(stream: &TcpStream, porter: &Arc<dyn Porter>) -> bool {
+    let (Ok(from), Ok(to)) = (stream.peer_addr(), stream.local_addr()) else {
+        return false;
+    };
+    let porter = Arc::clone(porter);
+    let looked = tokio::task::spawn_blocking(move || porter.is_own(from, to)).await;
+    looked.unwrap_or(false)
+}
+
+async fn converse(stream: TcpStream, port: u16, porter: Arc<dyn Porter>, is_own: bool) {
     let service = service_fn(move |request| {
         let porter = Arc::clone(&porter);
         async move {

@@ -69,7 +69,14 @@ impl Outbox {
         );
         self.order.push_back(name.to_owned());
         while self.order.len() > MAX_NAMES {
-            let oldest = self.order.pop_front();
+            // Never what is under way: sent again, it would be done twice. There is
+            // room for few of those, so the oldest that is done is near the front.
+            let calls = &self.calls;
+            let is_done = |name: &String| calls.get(name).is_none_or(|entry| entry.is_done);
+            let Some(at) = self.order.iter().position(is_done) else {
+                break;
+            };
+            let oldest = self.order.remove(at);
             let gone = oldest.and_then(|oldest| self.calls.remove(&oldest));
             if let Some(reply) = gone.and_then(|entry| entry.reply) {
                 self.bytes -= reply.len();
@@ -84,9 +91,11 @@ impl Outbox {
             return;
         };
         self.bytes += reply.len();
-        entry.reply = Some(reply);
         entry.is_done = true;
-        self.kept.push_back(name.to_owned());
+        match entry.reply.replace(reply) {
+            Some(before) => self.bytes -= before.len(),
+            None => self.kept.push_back(name.to_owned()),
+        }
         while self.kept.len() > MAX_KEPT || self.bytes > MAX_BYTES {
             let Some(oldest) = self.kept.pop_front() else {
                 break;
@@ -136,9 +145,35 @@ mod tests {
         assert_eq!(outbox.enter("a", A), Known::Forgotten);
         assert!(outbox.bytes <= MAX_BYTES);
         for n in 0..MAX_NAMES {
-            outbox.enter(&format!("n{n}"), A);
+            let name = format!("n{n}");
+            outbox.enter(&name, A);
+            outbox.done(&name, Bytes::new());
         }
         assert_eq!(outbox.calls.len(), MAX_NAMES);
         assert_eq!(outbox.enter("b", A), Known::New);
+    }
+
+    #[test]
+    fn what_is_under_way_is_remembered_however_many_come_after_it() {
+        let mut outbox = Outbox::default();
+        outbox.enter("slow", A);
+        for n in 0..=MAX_NAMES {
+            let name = n.to_string();
+            outbox.enter(&name, A);
+            outbox.done(&name, Bytes::new());
+        }
+        assert_eq!(outbox.enter("slow", A), Known::UnderWay);
+        assert_eq!(outbox.order.len(), MAX_NAMES);
+        assert_eq!(outbox.enter("0", A), Known::New);
+    }
+
+    #[test]
+    fn a_reply_that_takes_the_place_of_another_is_the_only_one_counted() {
+        let mut outbox = Outbox::default();
+        outbox.enter("x", A);
+        for text in ["one", "another"] {
+            outbox.done("x", Bytes::from_static(text.as_bytes()));
+        }
+        assert_eq!((outbox.bytes, outbox.kept.len()), ("another".len(), 1));
     }
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
-use crate::address::{Address, is_loopback};
+use crate::address::{Address, is_loopback, named_port};
 
 /// What is wrong with where a proxy is said to be. Holds nothing of its value:
 /// that may have a password in it.
@@ -113,7 +113,7 @@ impl Proxy {
         };
         Ok(Self {
             host: host.to_owned(),
-            port: uri.port_u16().unwrap_or(80),
+            port: named_port(&uri).map_err(BadProxy)?.unwrap_or(80),
             authorization,
         })
     }
@@ -217,8 +217,17 @@ mod tests {
 
     #[test]
     fn a_proxy_that_cannot_be_spoken_to_is_refused() {
-        for bad in ["https://proxy", "socks5://proxy", "http://", "a b"] {
+        for bad in [
+            "https://proxy",
+            "socks5://proxy",
+            "http://",
+            "a b",
+            "proxy:70000",
+            "http://proxy:",
+            "http://ada:1@proxy:54x3",
+        ] {
             assert!(Proxy::parse(bad).is_err(), "{bad}");
         }
+        assert_eq!(Proxy::parse("ada:1@proxy").unwrap().port, 80);
     }
 }

@@ -17,8 +17,8 @@ use crate::waiting::Waiter;
 ///
 /// With nobody wrapped and no live `portcullis approve --watch`, nobody can be
 /// asked and it says so at once. Dropped while it waits, the question is
-/// withdrawn. A store that does not work makes it [`Reply::Unavailable`]: an
-/// answer that cannot be recorded does not count ([`Self::fault`] says why).
+/// withdrawn. A store that does not work makes it [`Reply::Unavailable`]: a yes
+/// that cannot be recorded does not count ([`Self::fault`] says why). A no does.
 pub struct DurableApprover {
     store: Store,
     inner: Option<Arc<dyn Approver>>,
@@ -94,10 +94,20 @@ impl DurableApprover {
         let id = question.id.clone();
         let now = self.clock.now_ms();
         let given = answer.clone();
-        let (said, taken) = self
+        let written = self
             .store
             .write_later(move |store| store.answer_and_take(&id, &given, now))
-            .await?;
+            .await;
+        let (said, taken) = match written {
+            Ok(written) => written,
+            // A no needs no record to count: it was said, and is kept for as long as
+            // this process lasts.
+            Err(error) if !answer.decision.allows() => {
+                self.store.room().note_fault(error);
+                return Ok(Reply::Answered(answer));
+            }
+            Err(error) => return Err(error),
+        };
         Ok(match (said, taken) {
             (Said::Answered | Said::AlreadyAnswered, Some(answer)) => {
                 waiter.leave();
@@ -113,6 +123,8 @@ impl DurableApprover {
                 surface: answer.surface,
             }),
             (Said::Expired, _) => Reply::TimedOut,
+            // The same where the question itself is lost.
+            (Said::Unknown, _) if !answer.decision.allows() => Reply::Answered(answer),
             (Said::Answered | Said::AlreadyAnswered | Said::Unknown, _) => Reply::Unavailable,
         })
     }

@@ -25,8 +25,9 @@ use crate::recorded::Recorded;
 use crate::settings;
 use crate::wiring::open_data;
 
-/// How many questions are shown at once.
-const SHOWN: usize = 100;
+/// How many questions are shown at once: as many as one person's agents may have
+/// waiting, so that none is hidden behind others.
+const SHOWN: usize = 1_000;
 /// How often a watcher says that it is there; it counts for five seconds.
 const BEAT: Duration = Duration::from_millis(1500);
 /// How often a watcher looks for questions.
@@ -69,13 +70,14 @@ struct Desk {
 }
 
 impl Desk {
-    fn pending(&self) -> Result<Vec<Question>, Problem> {
-        Ok(self.store.pending(SHOWN, self.clock.now_ms())?)
+    /// The oldest that wait for an answer.
+    fn pending(&self, most: usize) -> Result<Vec<Question>, Problem> {
+        Ok(self.store.pending(most, self.clock.now_ms())?)
     }
 
     fn list(&self) -> Result<Ending, Problem> {
         let mut out = Out::stdout();
-        let questions = self.pending()?;
+        let questions = self.pending(SHOWN)?;
         if questions.is_empty() {
             out.line("Nothing waits for an answer.")?;
         }
@@ -121,7 +123,7 @@ impl Desk {
     /// Puts what waits now, one after the other.
     fn ask_all(&self) -> Result<Ending, Problem> {
         let mut out = Out::stdout();
-        let questions = self.pending()?;
+        let questions = self.pending(SHOWN)?;
         if questions.is_empty() {
             out.line("Nothing waits for an answer. To be there when something does: portcullis approve --watch")?;
         }
@@ -154,21 +156,24 @@ impl Desk {
         out.flush()?;
         let mut skipped: HashSet<QuestionId> = HashSet::new();
         loop {
-            let next = self
-                .pending()?
-                .into_iter()
-                .find(|question| !skipped.contains(&question.id));
-            let Some(question) = next else {
+            // However many were skipped, the next one is among these.
+            let pending = self.pending(SHOWN + skipped.len())?;
+            let ids: HashSet<&QuestionId> = pending.iter().map(|question| &question.id).collect();
+            skipped.retain(|id| ids.contains(id));
+            let mut fresh = pending;
+            fresh.retain(|question| !skipped.contains(&question.id));
+            if !prompts {
+                for question in fresh.drain(..) {
+                    card(&mut out, &question, self.clock.now_ms())?;
+                    how_to_answer(&mut out, &question)?;
+                    skipped.insert(question.id);
+                }
+                out.flush()?;
+            }
+            let Some(question) = fresh.into_iter().next() else {
                 thread::sleep(LOOK);
                 continue;
             };
-            if !prompts {
-                card(&mut out, &question, self.clock.now_ms())?;
-                how_to_answer(&mut out, &question)?;
-                out.flush()?;
-                skipped.insert(question.id);
-                continue;
-            }
             match self.put(&mut out, &question)? {
                 Heard::Said(decision) => self.say_or_tell(&mut out, &question, decision)?,
                 Heard::Skipped => {

@@ -26,6 +26,12 @@ pub(crate) fn run(
     command: &SettingsCommand,
 ) -> Result<Ending, Problem> {
     let SettingsCommand::Import { file, replace } = command;
+    if everywhere.settings.is_some() || env.settings.is_some() {
+        return Err(Problem::usage(
+            "An import writes the settings of the data directory, and nobody reads those while --settings or PORTCULLIS_SETTINGS names others. Nothing was changed.",
+        )
+        .hint("env -u PORTCULLIS_SETTINGS portcullis settings import, without --settings"));
+    }
     let from = match (file, &env.home) {
         (Some(file), _) => settings::absolute(env, file)?,
         (None, Some(home)) => home.join(".n8n-gateway/settings.json"),
@@ -53,7 +59,7 @@ pub(crate) fn run(
         .hint("Take it out of that file if it may be lost, or write the settings by hand. Nothing was changed."),
     })?;
     let data = open_data(&settings::data_dir(everywhere, env)?)?;
-    let there = read_own_text(&data.path().join(NAME), MAX_FILE)?;
+    let there = settings::text_at(&data.path().join(NAME))?;
     let there = there.filter(|text| !is_template(text));
     if there.is_some() && !replace {
         return Err(

@@ -12,7 +12,7 @@ mod writing;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portcullis_files::{NewModes, Resolver};
+use portcullis_files::{NewModes, Resolver, is_own_there, read_own_text};
 use portcullis_gate::{GrantSource, RootSpec};
 use portcullis_policy::{Hardlinks, Modes, PatternSet, RootPolicy, Rule, Symlinks};
 use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
@@ -215,7 +215,7 @@ pub(crate) fn resolve(
         Some(file) => absolute(env, file)?,
         None => data_dir.join("settings.json"),
     };
-    let text = portcullis_files::read_own_text(&file, MAX_FILE)?;
+    let text = text_at(&file)?;
     if text.is_none() && named.is_some() {
         return Err(
             Problem::usage(format!("There is no settings file at {}.", file.display()))
@@ -282,6 +282,26 @@ pub(crate) fn resolve(
         file,
         file_exists: text.is_some(),
     })
+}
+
+/// The text of the settings at `file`, or nothing where nothing stands there. A link
+/// that leads nowhere is something: what it led to may have denied what nothing else does.
+pub(crate) fn text_at(file: &Path) -> Result<Option<String>, Problem> {
+    let text = read_own_text(file, MAX_FILE)?;
+    if text.is_some() || !is_own_there(file)? {
+        return Ok(text);
+    }
+    // Once more: another start may have written them in between.
+    let text = read_own_text(file, MAX_FILE)?.ok_or_else(|| {
+        let at = file.display();
+        Problem::new(format!(
+            "The settings cannot be read: {at} is a link that leads to nothing. Nothing was changed."
+        ))
+        .hint(format!(
+            "Put back what it leads to, or start from the recommended settings: rm {at}"
+        ))
+    })?;
+    Ok(Some(text))
 }
 
 fn parse(file: &Path, text: &str) -> Result<Written, Problem> {
@@ -370,7 +390,7 @@ fn roots(
         },
     };
     if let (DefaultDir::Alone, Some(path)) = (overrides.default_dir, &dir) {
-        roots.push(lent::lent(path.clone(), listed)?);
+        roots.push(lent::lent(path.clone(), listed, &written.rules)?);
     } else if let Some(path) = dir {
         let taken = |name: &str| written.roots.iter().any(|root| root.id.as_str() == name);
         let name = if taken("workspace") {

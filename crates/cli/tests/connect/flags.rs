@@ -257,6 +257,25 @@ fn the_shipped_daemons_flags_and_variables_mean_what_ours_mean() {
 }
 
 #[test]
+fn what_a_server_is_to_serve_is_not_what_is_lent() {
+    let sandbox = Sandbox::new();
+    sandbox.file("served/c.txt", "c");
+    let served = sandbox.dir().join("served").display().to_string();
+    for name in [
+        "PORTCULLIS_FILESYSTEM_PATH",
+        "N8N_INSTANCE_AI_FILESYSTEM_PATH",
+    ] {
+        let fake = Fake::start();
+        let url = fake.url();
+        let daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[(name, &served)]);
+        let init = fake.linked();
+        let here = sandbox.dir().display().to_string();
+        assert_eq!(init["rootPath"], here, "{name}");
+        daemon.end().with(0);
+    }
+}
+
+#[test]
 fn a_token_that_lasts_is_not_typed_and_one_may_come_over_standard_input() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let url = fake.url();
@@ -391,6 +410,63 @@ fn the_shipped_daemons_settings_are_taken_over_once() {
     assert_eq!(kept("settings.json.before-import"), ours);
     assert_eq!(kept("settings.json.before-import-2"), ours);
     assert!(kept("settings.json.before-import-3").contains("/w/c"));
+}
+
+#[test]
+fn an_import_writes_nothing_where_others_are_read() {
+    let sandbox = Sandbox::new();
+    sandbox.file(
+        "theirs.json",
+        r#"{"permissions": {"filesystemWrite": "deny"}}"#,
+    );
+    let ours = sandbox.dir().join("ours.json").display().to_string();
+    sandbox.file("ours.json", "{}");
+    let flag = ["--settings", &ours, "settings", "import", "theirs.json"];
+    let mut variable = sandbox.command(&flag[2..]);
+    variable.env("PORTCULLIS_SETTINGS", &ours);
+    for came in [sandbox.run(&flag), variable.output().unwrap().into()] {
+        came.with(2)
+            .err_has("Nothing was changed")
+            .err_has("hint: ");
+    }
+    assert!(!sandbox.data().join("settings.json").exists());
+    assert_eq!(sandbox.text("ours.json"), "{}");
+}
+
+#[test]
+fn settings_that_are_a_link_to_nothing_are_not_taken_for_none() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let file = sandbox.data().join("settings.json");
+    let elsewhere = sandbox.dir().join("elsewhere.json");
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    sandbox.file(
+        "theirs.json",
+        r#"{"permissions": {"filesystemWrite": "deny"}}"#,
+    );
+    let import = ["settings", "import", "theirs.json", "--replace"];
+    for args in [
+        &["policy", "test"][..],
+        &import,
+        &["mcp", "--dir", "."],
+        &auto(&url, &[]),
+    ] {
+        sandbox
+            .run(args)
+            .with(1)
+            .err_has("a link that leads to nothing")
+            .err_has("Nothing was changed")
+            .err_has("hint: ");
+    }
+    assert_eq!(fake.count(), 0);
+    assert_eq!(std::fs::read_link(&file).unwrap(), elsewhere);
+    // With what it leads to, they hold.
+    let denied = r#"{"permissions": {"filesystemWrite": "deny"}}"#;
+    sandbox.file("elsewhere.json", denied);
+    let daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[]);
+    let init = fake.linked();
+    assert_eq!(init["toolCategories"][0]["writeAccess"], false);
+    daemon.end().with(0);
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn the_same_deed_asked_twice_is_one_question() {
     for id in ["gw_1", "gw_2", "gw_3"] {
         lent.fake.write(id, "b.txt", "x");
     }
-    std::thread::sleep(Duration::from_millis(500));
+    until_asked(&lent, 4);
     lent.tmux.keys(&["4", "Enter"]);
     assert!(lent.fake.reply("gw_0").is_some());
     lent.tmux.until(ASKED, 2);
@@ -311,7 +311,7 @@ fn allow_once_answers_the_one_question_that_was_shown() {
     for id in ["gw_1", "gw_2"] {
         lent.fake.write(id, "b.txt", "x");
     }
-    std::thread::sleep(Duration::from_millis(500));
+    until_asked(&lent, 3);
     lent.tmux.keys(&["4", "Enter"]);
     lent.tmux.until(ASKED, 2);
     lent.tmux.keys(&["1", "Enter"]);
@@ -323,28 +323,93 @@ fn allow_once_answers_the_one_question_that_was_shown() {
     assert_eq!(allowed, 1, "{replies:?}");
 }
 
+/// Whether a round shows anything: the keys in it were pressed while they could not
+/// count, by the clock of the test itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    Judged,
+    TooSlow,
+}
+
+/// Plays rounds, each on a machine of its own, until one shows something.
+#[track_caller]
+fn judged(round: impl Fn() -> Round) {
+    let mut rounds = (0..5).map(|_| round());
+    assert!(rounds.any(|round| round == Round::Judged), "it is too slow");
+}
+
+/// A little less than the time in which no key is an answer to a question.
+const UNREAD: Duration = Duration::from_millis(600);
+
+/// A yes that was pressed within that time is none; one that is pressed later is.
+fn a_yes_counts_once_it_is_asked(lent: &Lent, asked: usize) {
+    lent.tmux.until(ASKED, asked);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(lent.fake.seen("POST /gateway/response/gw_1").len(), 0);
+    lent.tmux.keys(&["1", "Enter"]);
+    assert_eq!(lent.fake.reply("gw_1"), None);
+    assert_eq!(lent.written().as_deref(), Some("x"));
+}
+
+#[test]
+fn keys_pressed_before_a_question_can_be_read_are_no_answer_to_it() {
+    judged(|| {
+        let lent = Lent::new();
+        let before = Instant::now();
+        lent.fake.write("gw_1", "b.txt", "x");
+        let shown = lent.tmux.shown_after(before, "An agent wants to", 1);
+        lent.tmux.press(&["1", "Enter"]);
+        if shown.elapsed() > UNREAD {
+            return Round::TooSlow;
+        }
+        a_yes_counts_once_it_is_asked(&lent, 1);
+        Round::Judged
+    });
+}
+
+#[test]
+fn a_line_somebody_was_writing_is_no_answer() {
+    let lent = Lent::new();
+    let lines = ["check", "make check", "git stash pop 3", "jk", "sleep 1"];
+    for (n, line) in lines.into_iter().enumerate() {
+        let reason = lent.answered(&format!("gw_{n}"), &[line, "Enter"]);
+        assert_eq!(reason.as_deref(), Some("approval_denied"), "{line}");
+    }
+    let reason = lent.answered("gw_tab", &["Tab", "Tab", "Enter"]);
+    assert_eq!(reason.as_deref(), Some("approval_denied"));
+    assert_eq!(lent.written(), None);
+    lent.sandbox
+        .run(&["rules", "list"])
+        .with(0)
+        .out_has("No answer");
+}
+
 #[test]
 fn keys_meant_for_a_question_that_went_away_do_not_answer_the_next() {
+    judged(meant_for_another);
+}
+
+fn meant_for_another() -> Round {
     let lent = Lent::new();
     lent.fake.write("gw_0", "a.txt", "x");
     lent.tmux.until(ASKED, 1);
     lent.fake.write("gw_1", "b.txt", "x");
-    std::thread::sleep(Duration::from_millis(500));
+    until_asked(&lent, 2);
     // Somebody answers the first at another terminal.
     let listed = lent.sandbox.run(&["approve", "list"]).with(0).out;
     let mut words = listed.split_whitespace();
     let first = words.find(|word| word.starts_with("q_"));
     let first = first.unwrap_or_else(|| panic!("{listed}"));
     let answer = ["approve", "answer", first, "deny_once"];
+    let before = Instant::now();
     lent.sandbox.run(&answer).with(0);
-    lent.tmux.until("Nobody waits", 1);
-    lent.tmux.keys(&["1", "Enter"]);
-    lent.tmux.until(ASKED, 2);
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(lent.fake.seen("POST /gateway/response/gw_1").len(), 0);
-    lent.tmux.keys(&["1", "Enter"]);
-    assert_eq!(lent.fake.reply("gw_1"), None);
-    assert_eq!(lent.written().as_deref(), Some("x"));
+    let gone = lent.tmux.shown_after(before, "Nobody waits", 1);
+    lent.tmux.press(&["1", "Enter"]);
+    if gone.elapsed() > UNREAD {
+        return Round::TooSlow;
+    }
+    a_yes_counts_once_it_is_asked(&lent, 2);
+    Round::Judged
 }
 
 #[test]
@@ -355,9 +420,25 @@ fn ctrl_c_twice_gets_out_of_a_flood_of_questions() {
             .write(&format!("gw_{n}"), &format!("{n}.txt"), "x");
     }
     lent.tmux.until(ASKED, 1);
+    let mut last = Instant::now();
     lent.tmux.keys(&["C-c"]);
-    lent.tmux.until(ASKED, 2);
-    lent.tmux.keys(&["C-c"]);
+    // Each after the last one, until two were within the two seconds.
+    for asked in 2..10 {
+        lent.tmux.until(ASKED, asked);
+        let this = Instant::now();
+        lent.tmux.keys(&["C-c"]);
+        let is_over = || lent.tmux.count("ended with 0.") > 0;
+        while !is_over() && lent.tmux.count(ASKED) == asked {
+            assert!(this.elapsed() < Duration::from_secs(20), "nothing happens");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if is_over() {
+            break;
+        }
+        // The next question came: by our own clock they were too far apart.
+        assert!(last.elapsed() > Duration::from_secs(2), "it goes on");
+        last = this;
+    }
     lent.tmux.until("ended with 0.", 1);
     lent.fake.until("POST /gateway/disconnect");
     let made = |n| lent.sandbox.dir().join(format!("{n}.txt")).exists();
@@ -479,6 +560,29 @@ fn an_answer_that_lasts_is_said_to_whatever_is_asked_about_the_resource() {
         let done = replies.iter().filter(|reason| reason.is_none()).count();
         assert_eq!(done > 0, allows, "{answer}: {replies:?}");
     }
+}
+
+#[test]
+fn a_yes_for_good_to_a_change_is_none_to_a_removal_that_waits() {
+    let lent = Lent::new();
+    lent.fake.write("gw_0", "c.txt", "x");
+    lent.tmux.until(ASKED, 1);
+    // Both are about the same file, and wait together.
+    let adding = json!({"filePath": "a.txt", "content": "three\n"});
+    lent.fake.call("gw_1", "append_file", adding);
+    until_asked(&lent, 2);
+    lent.fake.call("gw_2", "delete", json!({"path": "a.txt"}));
+    until_asked(&lent, 3);
+    lent.tmux.keys(&["4", "Enter"]);
+    lent.tmux.until(ASKED, 2);
+    lent.tmux.keys(&["3", "Enter"]);
+    assert_eq!(lent.fake.reply("gw_1"), None);
+    // It was not shown yet, so nobody has said a word to it.
+    lent.tmux.until(ASKED, 3);
+    lent.tmux.keys(&["Enter"]);
+    let reason = lent.fake.reply("gw_2");
+    assert_eq!(reason.as_deref(), Some("approval_denied"));
+    assert_eq!(lent.sandbox.text("a.txt"), "one\ntwo\nthree\n");
 }
 
 #[test]

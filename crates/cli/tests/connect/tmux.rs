@@ -81,10 +81,15 @@ impl Tmux {
         String::from_utf8_lossy(&came.stdout).into_owned()
     }
 
-    pub(crate) fn keys(&self, keys: &[&str]) {
+    /// Presses keys, and waits for nothing.
+    pub(crate) fn press(&self, keys: &[&str]) {
         let mut args = vec!["send-keys"];
         args.extend(keys);
         self.tmux(&args);
+    }
+
+    pub(crate) fn keys(&self, keys: &[&str]) {
+        self.press(keys);
         // A prompt that is being drawn anew hears the next ones.
         std::thread::sleep(Duration::from_millis(150));
     }
@@ -102,9 +107,21 @@ impl Tmux {
     /// Waits until a part is on the screen so often.
     #[track_caller]
     pub(crate) fn until(&self, part: &str, count: usize) {
+        self.shown_after(Instant::now(), part, count);
+    }
+
+    /// The same for a part that is not there at `before`: the last moment at which it
+    /// was not there yet.
+    #[track_caller]
+    pub(crate) fn shown_after(&self, mut before: Instant, part: &str, count: usize) -> Instant {
         let began = Instant::now();
-        while self.count(part) < count {
+        loop {
+            let looked = Instant::now();
             let screen = self.screen();
+            if screen.matches(part).count() >= count {
+                return before;
+            }
+            before = looked;
             assert!(began.elapsed() < PATIENCE, "no {part:?} in\n{screen}");
             std::thread::sleep(Duration::from_millis(50));
         }

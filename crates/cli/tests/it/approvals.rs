@@ -2,9 +2,16 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use portcullis_gate::{Decision, Question};
+use portcullis_proto::{
+    Access, Digest, Facts, Principal, QuestionId, RelPath, Resource, RootId, RootKind, Subject,
+    Verb,
+};
+use portcullis_store::Store;
 use serde_json::json;
 
 use crate::sandbox::Sandbox;
@@ -115,4 +122,68 @@ fn a_question_that_is_not_there_cannot_be_answered() {
         .with(0)
         .out_has("Nothing waits");
     sandbox.run(&["approve"]).with(0).out_has("Nothing waits");
+}
+
+/// A question of one of two people, which waits for as long as the test takes.
+fn waiting(n: usize) -> Question {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let asked_at = u64::try_from(now.as_millis()).unwrap();
+    Question {
+        id: QuestionId::new(format!("q_{n}")),
+        digest: Digest([7; 32]),
+        subject: Subject::of(Principal::User {
+            id: format!("u{}", n % 2).into(),
+        }),
+        facts: Facts {
+            verb: Verb::Read,
+            resources: vec![Resource {
+                root: RootId::parse("workspace").unwrap(),
+                kind: RootKind::Workspace,
+                path: RelPath::parse(".env").unwrap(),
+                access: Access::Read,
+                identity: None,
+            }],
+            shown: None,
+            shrinks: false,
+            below: Vec::new(),
+        },
+        class: Some("secret".to_owned()),
+        source: "builtin:secret".to_owned(),
+        exact_path: true,
+        about: None,
+        offered: vec![Decision::AllowOnce, Decision::DenyOnce],
+        asked_at,
+        deadline: asked_at + 600_000,
+    }
+}
+
+#[test]
+fn whoever_watches_is_shown_all_that_waits() {
+    const MANY: usize = 1_100;
+    let sandbox = Sandbox::new();
+    let store = Store::new(sandbox.data());
+    for n in 0..MANY {
+        store.ask(&waiting(n)).unwrap();
+    }
+    let mut watcher = sandbox
+        .command(&["approve", "--watch"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(watcher.stdout.take().unwrap());
+    let (shows, shown) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = said.lines().map_while(Result::ok);
+        lines
+            .filter(|line| line.contains("An agent wants to"))
+            .try_for_each(|card| shows.send(card))
+    });
+    for n in 0..MANY {
+        let card = shown.recv_timeout(Duration::from_secs(20));
+        let card = card.unwrap_or_else(|_| panic!("the question {n} is not shown"));
+        assert!(card.ends_with(&format!("q_{n}")), "{n}: {card}");
+    }
+    watcher.kill().ok();
+    watcher.wait().unwrap();
 }

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use portcullis_daemon::{Porter, Wanted, answer_door};
@@ -20,11 +21,16 @@ struct Keeps {
     asks: mpsc::UnboundedSender<Wanted>,
     knocks: Mutex<Vec<String>>,
     is_own: AtomicBool,
+    /// The thread everything else is done on, and whether it had to wait.
+    runtime: ThreadId,
+    held_up: AtomicBool,
 }
 
 impl Porter for Keeps {
     fn is_own(&self, from: SocketAddr, to: SocketAddr) -> bool {
         assert_ne!(from.port(), to.port());
+        let holds_up = thread::current().id() == self.runtime;
+        self.held_up.fetch_or(holds_up, Ordering::AcqRel);
         self.is_own.load(Ordering::Acquire)
     }
 
@@ -66,6 +72,8 @@ impl Door {
             asks,
             knocks: Mutex::default(),
             is_own: AtomicBool::new(true),
+            runtime: thread::current().id(),
+            held_up: AtomicBool::new(false),
         });
         tokio::spawn(answer_door(listener, Arc::clone(&porter) as _));
         Self {
@@ -155,4 +163,33 @@ async fn who_may_not_ask_gets_one_answer_whatever_it_says_and_whether_or_not_it_
         assert_eq!(undated.collect::<Vec<_>>().join("\n"), answers[0]);
     }
     assert!(door.asked.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn others_of_this_machine_are_not_in_the_way_of_who_may_ask() {
+    let door = Door::open().await;
+    door.porter.is_own.store(false, Ordering::Release);
+    let began = Instant::now();
+    // As many as there are places, and more; none of them says a word.
+    let (goes, mut gone) = mpsc::unbounded_channel();
+    for _ in 0..20 {
+        let mut silent = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        let goes = goes.clone();
+        tokio::spawn(async move {
+            let heard = silent.read(&mut [0]).await;
+            goes.send(heard.unwrap_or(0)).ok();
+        });
+    }
+    // Two are waited for, and who finds no place is let go without a word.
+    for _ in 0..18 {
+        assert_eq!(gone.recv().await, Some(0));
+    }
+    door.porter.is_own.store(true, Ordering::Release);
+    let known = heard(door.say("GET /health", ORIGIN, "").await).await;
+    assert!(known.starts_with("HTTP/1.1 200"), "{known}");
+    // A silent one is given five seconds: nobody had to wait for that.
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // Who it is takes long to find out, and calls do not wait for that.
+    assert!(!door.porter.held_up.load(Ordering::Acquire));
 }

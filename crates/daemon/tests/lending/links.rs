@@ -12,6 +12,10 @@ use crate::kit::{How, Lent};
 
 const INIT: &str = "POST /gateway/init";
 const EVENTS: &str = "GET /gateway/events";
+/// So long a search takes at least that something can be behind it, and so many files
+/// are searched at most to have one.
+const LONG_SEARCH: Duration = Duration::from_millis(300);
+const MOST_FILES: usize = 6_400;
 
 #[tokio::test]
 async fn init_comes_first_then_events_and_a_call_is_replied_to() {
@@ -148,14 +152,29 @@ async fn a_call_that_comes_again_is_done_once_and_answered_twice() {
 async fn a_read_is_not_stuck_behind_searches() {
     let fake = Fake::ours().await;
     let lent = Lent::to(&fake, How::default()).await;
-    for n in 0..400 {
-        lent.world
-            .scratch
-            .file(&format!("big/{n}.txt"), "some text here\n".repeat(4000));
+    // No line has as many letters as it asks for, and no way to find that out is short.
+    let query = json!({"query": "[a-t][a-t ]{20}[e-x][a-t ]{20}[a-t][a-t ]{30}"});
+    let text = "some text that stands here to be read\n".repeat(1_000);
+    let mut files = 0;
+    loop {
+        let more = files.max(100);
+        for n in files..files + more {
+            let name = format!("big/{n}.txt");
+            lent.world.scratch.file(&name, &text);
+        }
+        files += more;
+        let began = Instant::now();
+        let id = format!("gw_w{files}");
+        fake.call(&id, "search_files", query.clone());
+        fake.reply(&id).await;
+        let took = began.elapsed();
+        if took > LONG_SEARCH {
+            break;
+        }
+        assert!(files < MOST_FILES, "{files} files are searched in {took:?}");
     }
     for n in 0..8 {
-        let arguments = json!({"query": "(a|b|c|d|e)+z{3}$"});
-        fake.call(&format!("gw_s{n}"), "search_files", arguments);
+        fake.call(&format!("gw_s{n}"), "search_files", query.clone());
     }
     fake.call("gw_r", "read_file", json!({"filePath": "a.txt"}));
     fake.reply("gw_r").await;
@@ -256,10 +275,10 @@ async fn a_deadline_of_our_own_server_is_kept_and_nothing_is_done_after_it() {
     let fake = Fake::ours().await;
     let lent = Lent::to(&fake, crate::kit::asked(crate::questions::Never)).await;
     fake.send(&json!({"type": "filesystem-request", "payload": {
-        "requestId": "gw_1", "portcullis": {"deadlineMs": 300},
+        "requestId": "gw_1", "portcullis": {"deadlineMs": 5_500},
         "toolCall": {"name": "write_file", "arguments": {"filePath": "b.txt", "content": "x"}}}}));
     let reply = fake.reply("gw_1").await;
-    // The question ends before its call does, however little is left.
+    // The question ends before its call does: it has about a second.
     let reason = &reply["result"]["structuredContent"]["reason"];
     assert_eq!(*reason, "approval_timeout", "{reply}");
     assert_eq!(lent.text("b.txt"), None);

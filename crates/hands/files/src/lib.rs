@@ -66,7 +66,7 @@ pub use ledger::{
 pub use meta::Meta;
 pub use nesting::{Nesting, Place, is_really, nesting, place_by_name, places};
 pub use options::{Changed, Expect, MoveOptions, NewModes, TextShape, WriteMode, WriteOptions};
-pub use own_text::read_own_text;
+pub use own_text::{is_own_there, read_own_text};
 pub use own_write::{OwnLog, OwnPlace, write_own_text};
 pub use private_dir::PrivateDir;
 pub use recovering::{Interrupted, Leftover};

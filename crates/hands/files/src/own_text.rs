@@ -42,6 +42,19 @@ pub fn read_own_text(path: &Path, max: u64) -> Result<Option<String>, Failure> {
         .map_err(|_| unusable(Reason::BadEncoding, "is not UTF-8 text"))
 }
 
+/// Whether anything stands at `path`, which the operator named: also a link that
+/// leads nowhere, which [`read_own_text`] takes for nothing.
+pub fn is_own_there(path: &Path) -> Result<bool, Failure> {
+    match rustix::fs::lstat(path) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => {
+            let what = format!("{} cannot be looked at.", path.display());
+            Err(Failure::new(Reason::Os, what).detail(errno))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +63,8 @@ mod tests {
     fn a_missing_file_is_none_and_what_is_no_file_is_refused() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(read_own_text(&here.join("no such file"), 9), Ok(None));
+        assert_eq!(is_own_there(&here.join("no such file")), Ok(false));
+        assert_eq!(is_own_there(&here.join("Cargo.toml")), Ok(true));
         let dir = read_own_text(here, 9).unwrap_err();
         assert_eq!(dir.reason(), Reason::SpecialFile);
         let long = read_own_text(&here.join("Cargo.toml"), 9).unwrap_err();

@@ -10,7 +10,7 @@ use portcullis_proto::Principal;
 use portcullis_store::{DurableApprover, Said, Stage, Store, Trouble};
 use tokio::sync::oneshot;
 
-use crate::kit::{Dir, Hand, NOW, PATIENCE, answer, id, question};
+use crate::kit::{Dir, Hand, NOW, PATIENCE, answer, id, question, raw};
 
 /// Answers what it is told to, when it is told to.
 struct Scripted(Mutex<Option<oneshot::Receiver<Reply>>>);
@@ -233,6 +233,36 @@ async fn a_store_that_fails_makes_nobody_available_and_says_why() {
         approver.fault().map(|fault| fault.trouble()),
         Some(Trouble::Damaged)
     );
+}
+
+#[tokio::test]
+async fn a_no_that_cannot_be_recorded_is_a_no_and_a_yes_is_none() {
+    for (decision, counts) in [
+        (Decision::AlwaysDeny, true),
+        (Decision::DenyOnce, true),
+        (Decision::AlwaysAllow, false),
+        (Decision::AllowOnce, false),
+    ] {
+        let dir = Dir::new();
+        let store = Store::new(dir.path());
+        let (say, scripted) = Scripted::new();
+        let approver = over(&store, Some(scripted));
+        let mut asked = question("q");
+        asked.offered = Decision::ALL.to_vec();
+        let (reply, ()) = tokio::join!(approver.ask(&asked), async {
+            stage(&store, "q", Stage::Pending).await;
+            // What an answer is counted by: none can be written any more.
+            raw(&dir).execute("DROP TABLE counters", []).unwrap();
+            say.send(Reply::Answered(here(decision))).unwrap();
+        });
+        let want = if counts {
+            Reply::Answered(here(decision))
+        } else {
+            Reply::Unavailable
+        };
+        assert_eq!(reply, want, "{decision:?}");
+        assert!(approver.fault().is_some());
+    }
 }
 
 /// How many questions are parked at once.

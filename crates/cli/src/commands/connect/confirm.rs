@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use inquire::{InquireError, Select, Text};
 use portcullis_proto::{Group, Mode};
 
+use super::keys::{Typed, forget_typed};
 use super::plan::{Plan, is_available, lends_anything, mode_of, nothing_lent};
-use super::prompts::{Typed, forget_typed};
 use crate::environment::Environment;
 use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown, tell};
 use crate::problem::Problem;

@@ -3,6 +3,7 @@
 
 mod confirm;
 mod control;
+mod keys;
 mod origins;
 mod plan;
 mod prompts;
@@ -27,9 +28,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::confirm::{Confirmed, admit, confirm, no_terminal};
+pub(crate) use self::keys::{Typed, forget_typed};
 use self::plan::{Deciding, Plan, lends_anything, may_wait, named, nothing_lent, origins};
 use self::prompts::{AlwaysOnce, Terminal};
-pub(crate) use self::prompts::{Typed, forget_typed};
 use self::screen::{About, Screen};
 use self::waiting::{AtTheDoor, Put};
 use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere};
@@ -281,7 +282,7 @@ impl Start<'_> {
         world.end();
         // Last: a terminal that is held up holds up nothing but what is said on it.
         screen.end();
-        prompts::give_back();
+        keys::give_back();
         let ended = ended.map_err(Problem::new)?;
         screen.note(&format!("ended: {}", words(&ended)));
         told(&ended, plan)

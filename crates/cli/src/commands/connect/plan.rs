@@ -228,10 +228,8 @@ fn from_stdin() -> Result<Secret, Problem> {
 fn heard(env: &Environment) -> Result<Environment, Problem> {
     let mut heard = env.clone();
     let gateway = &env.gateway;
-    heard.filesystem_path = gateway
-        .filesystem_dir
-        .clone()
-        .or_else(|| env.filesystem_path.clone());
+    // What a server is to serve says nothing of what is to be lent.
+    heard.filesystem_path.clone_from(&gateway.filesystem_dir);
     if let (None, Some(said)) = (&env.log_level, &gateway.log_level) {
         let known = "silent, error, warn, info or debug";
         <LogLevel as clap::ValueEnum>::from_str(&said.value, true)

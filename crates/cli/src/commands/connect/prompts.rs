@@ -3,7 +3,8 @@
 //! A question that is the same as one that waits is denied with it; one about
 //! the same resource is answered with it where the answer lasts. An allow once is
 //! for the one question that was shown. Esc, Ctrl-C, a
-//! terminal that is gone, and everything else that is no answer deny once. Ctrl-C
+//! terminal that is gone, and everything else that is no answer deny once; what was
+//! typed before a question could be read is dropped. Ctrl-C
 //! twice within two seconds denies all that waits and ends the link: however fast a
 //! server asks, and however soon it takes back what it asked, a person gets out.
 
@@ -15,24 +16,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossterm::cursor::MoveUp;
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
+use crossterm::event::{Event, KeyEventKind};
 use crossterm::execute;
 use crossterm::terminal::{Clear, ClearType, disable_raw_mode, enable_raw_mode};
 use portcullis_gate::{Answer, Approver, Clock as _, Decision, Question, Reply, Surface};
-use portcullis_proto::Facts;
+use portcullis_proto::{Access, Facts};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::keys::{Cursor, Keys, Meant, PAUSE, Typed, is_interrupt};
 use super::screen::Screen;
 use crate::clock::SystemClock;
 use crate::commands::approve::{Choice, card, choices};
 use crate::out::{BOLD, Mark, Out, aside, paint};
-
-/// How often it is looked whether anybody still waits for the answer.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long keys are no answer to a question that took the place of one that
-/// went away: they were meant for that one.
-const MEANT_BEFORE: Duration = Duration::from_millis(700);
 
 /// Two Ctrl-C within so long of each other are meant for the link.
 const TWICE: Duration = Duration::from_secs(2);
@@ -87,33 +83,16 @@ pub(super) fn is_there() -> bool {
     io::stderr().is_terminal() && enable_raw_mode().and_then(|()| disable_raw_mode()).is_ok()
 }
 
-/// Drops what was typed before a prompt is there, but for a Ctrl-C.
-pub(crate) fn forget_typed() -> Typed {
-    // Where there is no terminal the prompt itself says so.
-    Keys::take(Duration::ZERO).map_or(Typed::Nothing, |(_keys, typed)| typed)
-}
-
-/// Gives the terminal back as it was, whatever was being asked.
-pub(super) fn give_back() {
-    // Where it is gone there is nothing to give back.
-    disable_raw_mode().ok();
-}
-
 impl Terminal {
     /// Asks on a thread of its own, for as long as it lasts.
     pub(super) fn open(user: &str, screen: Arc<Screen>, ending: CancellationToken) -> Self {
         let desk = Arc::new(Desk::default());
         let asking = Arc::clone(&desk);
         std::thread::spawn(move || {
-            let mut deaf = Duration::ZERO;
             let mut interrupted: Option<Instant> = None;
             while let Some(put) = next(&asking) {
                 screen.begin_prompt();
-                let came = put_to_person(&put, deaf);
-                deaf = match came {
-                    Came::Said(_) | Came::Interrupted => Duration::ZERO,
-                    Came::TooLate => MEANT_BEFORE,
-                };
+                let came = put_to_person(&put);
                 if matches!(came, Came::Interrupted) {
                     // Time alone makes it the first one again: a question that came and
                     // went in between was not the person's doing.
@@ -153,6 +132,8 @@ impl Approver for Terminal {
         let mut queue = self.desk.queue();
         // After the end the sender goes, which is no answer.
         if !queue.is_over {
+            // Who asks and goes, again and again while one is shown, leaves nothing.
+            queue.waiting.retain(|put| !put.reply.is_closed());
             queue.waiting.push_back(Put {
                 question: question.clone(),
                 reply,
@@ -231,10 +212,12 @@ fn is_answered_by(other: &Question, asked: &Question, decision: Decision) -> boo
     }
 }
 
-fn resources(facts: &Facts) -> Vec<(&str, &str)> {
+/// With what is done to each: a yes to changing a file is none to taking it away, and
+/// one to reading it on the way none to changing it.
+fn resources(facts: &Facts) -> Vec<(&str, &str, Access)> {
     let resources = facts.resources.iter();
     resources
-        .map(|one| (one.root.as_str(), one.path.as_str()))
+        .map(|one| (one.root.as_str(), one.path.as_str(), one.access))
         .collect()
 }
 
@@ -257,8 +240,8 @@ impl Came {
     }
 }
 
-/// Shows a question and hears the answer. No key counts before it was there for as long as it is `deaf`.
-fn put_to_person(put: &Put, deaf: Duration) -> Came {
+/// Shows a question and hears the answer.
+fn put_to_person(put: &Put) -> Came {
     let clock = SystemClock::new();
     let mut out = Out::stderr();
     let shown = out
@@ -269,9 +252,11 @@ fn put_to_person(put: &Put, deaf: Duration) -> Came {
         return Came::Said(Decision::DenyOnce);
     }
     let (choices, no) = choices(&put.question);
-    let heard = Keys::take(deaf).and_then(|(_keys, typed)| match typed {
-        Typed::Nothing => choose(&choices, no, put),
-        Typed::Interrupt => Ok(Heard::Interrupted),
+    let heard = Keys::take().and_then(|keys| {
+        match keys.drop_until_silent(PAUSE, || put.reply.is_closed())? {
+            Typed::Nothing => choose(&keys, &choices, no, put),
+            Typed::Interrupt => Ok(Heard::Interrupted),
+        }
     });
     match heard {
         Ok(Heard::Said(decision)) => {
@@ -310,58 +295,15 @@ enum Heard {
     TooLate,
 }
 
-/// What counts of the keys that were typed before they could be an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Typed {
-    Nothing,
-    /// Ctrl-C lets nothing through, and is never lost.
-    Interrupt,
-}
-
-/// The keys, one by one, while a question is shown; given back at its end.
-struct Keys;
-
-impl Keys {
-    /// What was typed before the question was there, or while it is `deaf`, is no
-    /// answer to it.
-    fn take(deaf: Duration) -> io::Result<(Self, Typed)> {
-        enable_raw_mode()?;
-        let keys = Self;
-        let began = Instant::now();
-        while poll(deaf.saturating_sub(began.elapsed()))? {
-            if is_interrupt(&read()?) {
-                return Ok((keys, Typed::Interrupt));
-            }
-        }
-        Ok((keys, Typed::Nothing))
-    }
-}
-
-fn is_interrupt(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Key(KeyEvent {
-            code: KeyCode::Char('c'),
-            modifiers: KeyModifiers::CONTROL,
-            kind: KeyEventKind::Press | KeyEventKind::Repeat,
-            ..
-        })
-    )
-}
-
-impl Drop for Keys {
-    fn drop(&mut self) {
-        give_back();
-    }
-}
-
 /// Hears keys until they are an answer, or nobody waits for one any more.
-fn choose(choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
-    let mut at = no;
-    draw(choices, at, true)?;
+fn choose(keys: &Keys, choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
+    if put.reply.is_closed() {
+        return Ok(Heard::TooLate);
+    }
+    let mut cursor = Cursor::new(choices.len(), no);
+    draw(choices, cursor.at(), true)?;
     loop {
-        let event = if poll(LOOK)? { Some(read()?) } else { None };
+        let event = keys.next()?;
         // Before anything else: it is not about this question alone.
         if event.as_ref().is_some_and(is_interrupt) {
             return Ok(Heard::Interrupted);
@@ -375,42 +317,14 @@ fn choose(choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
         if key.kind == KeyEventKind::Release {
             continue;
         }
-        match key {
-            KeyEvent {
-                code: KeyCode::Char('d'),
-                modifiers: KeyModifiers::CONTROL,
-                ..
-            }
-            | KeyEvent {
-                code: KeyCode::Esc, ..
-            } => return Ok(Heard::Left),
-            KeyEvent {
-                code: KeyCode::Enter,
-                ..
-            } => {
-                let choice = choices.get(at);
+        match cursor.hear(&key, Instant::now()) {
+            Meant::This => {
+                let choice = choices.get(cursor.at());
                 return Ok(choice.map_or(Heard::Left, |choice| Heard::Said(choice.decision)));
             }
-            KeyEvent {
-                code: KeyCode::Up | KeyCode::Char('k'),
-                ..
-            } => at = at.checked_sub(1).unwrap_or(choices.len().saturating_sub(1)),
-            KeyEvent {
-                code: KeyCode::Down | KeyCode::Char('j') | KeyCode::Tab,
-                ..
-            } => at = (at + 1) % choices.len().max(1),
-            KeyEvent {
-                code: KeyCode::Char(digit @ '1'..='9'),
-                ..
-            } => {
-                let wanted = digit.to_digit(10).unwrap_or(0) as usize;
-                if (1..=choices.len()).contains(&wanted) {
-                    at = wanted - 1;
-                }
-            }
-            KeyEvent { .. } => {}
+            Meant::Left => return Ok(Heard::Left),
+            Meant::Nothing => draw(choices, cursor.at(), false)?,
         }
-        draw(choices, at, false)?;
     }
 }
 
@@ -452,5 +366,72 @@ impl Approver for AlwaysOnce {
             surface: Surface::Terminal,
             by: "--auto-confirm".to_owned(),
         })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_proto::{
+        Digest, Principal, QuestionId, RelPath, Resource, RootId, RootKind, Subject, Verb,
+    };
+
+    use super::*;
+
+    fn question(access: Access) -> Question {
+        Question {
+            id: QuestionId::new("q_1"),
+            digest: Digest([7; 32]),
+            subject: Subject::of(Principal::User { id: "me".into() }),
+            facts: Facts {
+                verb: Verb::Copy,
+                resources: vec![Resource {
+                    root: RootId::parse("workspace").unwrap(),
+                    kind: RootKind::Workspace,
+                    path: RelPath::parse("a.txt").unwrap(),
+                    access,
+                    identity: None,
+                }],
+                shown: None,
+                shrinks: false,
+                below: Vec::new(),
+            },
+            class: None,
+            source: String::new(),
+            exact_path: false,
+            about: None,
+            offered: Decision::ALL.to_vec(),
+            asked_at: 0,
+            deadline: 1,
+        }
+    }
+
+    #[test]
+    fn questions_nobody_waits_for_any_more_do_not_pile_up() {
+        let terminal = Terminal {
+            desk: Arc::default(),
+            user: "me".to_owned(),
+        };
+        let asked = question(Access::Read);
+        let waits = terminal.ask(&asked);
+        for _ in 0..100 {
+            drop(terminal.ask(&asked));
+        }
+        let left = terminal.desk.queue().waiting.len();
+        // Who waits, and the last of the others.
+        assert_eq!(left, 2);
+        drop(waits);
+    }
+
+    #[test]
+    fn an_answer_that_lasts_is_said_to_as_much_as_was_asked_for_and_no_more() {
+        let (reads, deletes) = (question(Access::Read), question(Access::Delete));
+        for decision in [
+            Decision::AllowSession,
+            Decision::AlwaysAllow,
+            Decision::AlwaysDeny,
+        ] {
+            assert!(is_answered_by(&reads, &reads, decision));
+            assert!(!is_answered_by(&deletes, &reads, decision));
+        }
     }
 }

@@ -182,7 +182,8 @@ fn a_hard_link_is_judged_by_the_kind_of_root() {
     use portcullis_proto::RootKind;
     let tree = "../out/own.json = {\"linked\": 1} [600]\n twin.json <=> ../out/own.json";
     for kind in RootKind::ALL {
-        let builder = World::of_kind(kind).owner(portcullis_testkit::agent().subject.principal.clone());
+        let builder =
+            World::of_kind(kind).owner(portcullis_testkit::agent().subject.principal.clone());
         let world = builder.over(Scratch::of(tree));
         if kind == RootKind::Workspace {
             allowed(&world, &Reading::OF_FILES, "twin.json", "linked");
