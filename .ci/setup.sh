@@ -99,13 +99,31 @@ ensure_rust_tools() {
   done
 }
 
-# Runs each test in a process of its own, and those that measure alone: a peak of
-# memory or a time is then the test's.
+# Runs each test in a process of its own: a peak of memory is then the test's. Built
+# without optimisations and without what updates it: that takes a third of the time.
 ensure_nextest() {
   cargo nextest --version >/dev/null 2>&1 && return 0
-  printf 'installing: cargo-nextest (built from source: some minutes)\n'
-  if ! thrice cargo install --locked --quiet cargo-nextest@0.9.143; then
+  printf 'installing: cargo-nextest (built from source: a minute or two)\n'
+  if ! thrice cargo install --locked --quiet --debug --no-default-features --features default-no-update \
+    cargo-nextest@0.9.143; then
     problem "cargo-nextest could not be installed" "cargo install --locked cargo-nextest"
+    return 1
+  fi
+}
+
+# Nightly Rust and cargo-fuzz, which fuzz targets need.
+ensure_fuzz() {
+  if ! cargo +nightly --version >/dev/null 2>&1; then
+    printf 'installing: nightly Rust\n'
+    if ! command -v rustup >/dev/null || ! thrice rustup toolchain install nightly --profile minimal; then
+      problem "nightly Rust is missing" "rustup toolchain install nightly --profile minimal"
+      return 1
+    fi
+  fi
+  cargo +nightly fuzz --version >/dev/null 2>&1 && return 0
+  printf 'installing: cargo-fuzz (built from source: a minute or two)\n'
+  if ! thrice cargo install --locked --quiet --debug cargo-fuzz; then
+    problem "cargo-fuzz could not be installed" "cargo install --locked cargo-fuzz"
     return 1
   fi
 }

@@ -3,12 +3,13 @@
 # again, twice at most and with more rounds. Fails when it is missed then.
 #
 #   benches/run.sh                every row, in full (about 25 minutes)
-#   benches/run.sh --smoke        fewer iterations, the same limits; rows known to miss decide in a full run only
-#   benches/run.sh --only NAME    one row
+#   benches/run.sh --smoke        few iterations; fails where a row cannot be measured, on no limit
+#   benches/run.sh --only NAME    rows whose name has NAME in it; can be repeated
 #   benches/run.sh --json FILE    write the rows there as well
 #
-# Installs the peers with npm into benches/peers, needs ripgrep, builds what is to
-# be measured, runs the rows.
+# Installs the peers with npm into benches/peers, needs ripgrep.
+#
+# PORTCULLIS   the binary to measure, with portcullis-bench beside it; else target/release is built
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -71,5 +72,6 @@ if ! install_peers || ! install_computer_use; then
   exit 2
 fi
 
-cargo build --release --workspace --locked --bin portcullis --bin portcullis-bench
-exec "${CARGO_TARGET_DIR:-target}/release/portcullis-bench" "$@"
+# shellcheck source=benches/release.bash
+source benches/release.bash
+exec "$(dirname "$PORTCULLIS")/portcullis-bench" --binary "$PORTCULLIS" "$@"

@@ -5,7 +5,7 @@
 # it is missed then.
 #
 #   benches/serve.sh               every row, in full (about 10 minutes)
-#   benches/serve.sh --smoke       fewer and shorter rounds, the same limits
+#   benches/serve.sh --smoke       few and short rounds; fails where a row cannot be measured, on no limit
 #   benches/serve.sh --only NAME   rows whose name has NAME in it
 #   benches/serve.sh --json FILE   write the rows there as well
 #

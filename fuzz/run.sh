@@ -5,19 +5,19 @@
 #   fuzz/run.sh 10           10 seconds each
 #   fuzz/run.sh 600 page     600 seconds of one target
 #
-# Needs nightly Rust and cargo-fuzz, and does not install them: without them
-# nothing is tried, which is said, and is a failure.
+# Installs nightly Rust and cargo-fuzz where they are missing. A target has at most
+# 1 GiB of memory: what needs more is a finding.
 #
 # What it learns it keeps in fuzz/corpus; it begins with fuzz/seeds. An input
 # that fails is kept in fuzz/artifacts, and the last lines name it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
-  printf 'NOT TRIED: fuzzing needs nightly Rust and cargo-fuzz\n' >&2
-  printf 'hint: rustup toolchain install nightly --profile minimal && cargo +nightly install cargo-fuzz --locked\n' >&2
-  exit 1
-fi
+# shellcheck source=.ci/setup.sh
+source .ci/setup.sh
+install_missing cc=build-essential git=git
+ensure_rust
+ensure_fuzz
 
 seconds=${1:-180}
 # To the fuzzer, 0 and what is no number mean without end.

@@ -1,6 +1,6 @@
 # Finds the binary to test and says how to build one; sets $binary.
 binary=${PORTCULLIS:-}
-for built in target/release/portcullis target/debug/portcullis; do
+for built in "${CARGO_TARGET_DIR:-target}"/{release,debug}/portcullis; do
   if [[ -z $binary && -x $built ]]; then binary=$built; fi
 done
 if [[ -z $binary ]]; then

@@ -50,7 +50,7 @@ def asked(token, path="/list?path=.", body=None):
         head |= {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     request = urllib.request.Request(BASE + path, headers=head, data=body)
     try:
-        with urllib.request.urlopen(request, timeout=20) as reply:
+        with urllib.request.urlopen(request, timeout=180) as reply:
             return reply.status
     except urllib.error.HTTPError as refused:
         return refused.code

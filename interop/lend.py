@@ -78,7 +78,9 @@ def tried(world, laptop):
     line = "x" * 99 + "\n"
     with open(f"{laptop.lent}/large.txt", "w", encoding="utf-8") as file:
         file.write(line * (LARGE // 100))
-    large = world.call("read_file", filePath="large.txt", maxLines=500)
+    stays = world.call("read_file", filePath="here.txt")
+    yield "and stay meant until another machine is named", not stays.get("isError") and stays["structuredContent"]["machine"] == "here"
+    large = world.call("read_file", filePath="large.txt", maxLines=500, machine="laptop")
     yield "a page of a large file comes", not large["isError"] and line * 400 in large["structuredContent"]["content"]
 
     yield from over_rest(world, laptop, line)
@@ -103,7 +105,7 @@ def tried(world, laptop):
     laptop.daemon.wait(SECONDS)
     until("the loss", lambda: not world.status()["connected"])
     lost = world.call("read_file", filePath="here.txt")
-    yield "without it, the server's own files are meant again", not lost.get("isError")
+    yield "without it no other machine is meant", lost["isError"] and "machine_gone" in json.dumps(lost)
     laptop.connect(world.link())
     until("the link of the next daemon", lambda: world.status()["connected"])
     yield "paired anew, the next one works", works(world, laptop, 4)
@@ -142,6 +144,8 @@ def over_rest(world, laptop, line):
     yield "the server's own files are there by name, over REST too", here.get("content") == "here\n"
     nobody = world.ask("/file?path=here.txt&machine=nobody")
     yield "and no others", nobody["reason"] == "bad_arguments"
+    back = world.ask("/file?path=written-1.txt&machine=laptop")
+    yield "and the laptop's again, by name", back.get("content") == "uncommon words\n"
 
 
 def outcome(world, name, **arguments):

@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 
-SECONDS = 20
+SECONDS = 120
 VERSION = "2026-07-28"
 
 

@@ -80,7 +80,7 @@ def ask(base, path, token, **fields):
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
     request = urllib.request.Request(base + path, headers={"authorization": f"Bearer {token}", **headers})
     try:
-        with urllib.request.urlopen(request, timeout=20) as reply:
+        with urllib.request.urlopen(request, timeout=180) as reply:
             return reply.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -135,7 +135,7 @@ def check(binary, scheme):
             assert ask(base, "/file", "nobody") == 401
         finally:
             server.terminate()
-            server.wait(timeout=30)
+            server.wait(timeout=180)
     parsed = {path: [] for path in KINDS}
     for path, kind, body in messages:
         assert kind == "application/json", kind

@@ -9,7 +9,7 @@ DEADLINE_SECONDS, SLACK_SECONDS = 60, 15
 # How long one try may take before the call is asked for again.
 TRY_SECONDS, PAUSES = 4.0, (0.25, 2.0)
 # Nothing was sent, and it may be later: asked for again.
-NOT_SENT = {"overload", "not_linked", "busy"}
+NOT_SENT = {"overload", "not_linked", "machine_gone", "busy"}
 CONNECTIONS = 64
 
 

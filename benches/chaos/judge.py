@@ -13,6 +13,8 @@ ROUND_TRIP_SECONDS = TRY_SECONDS
 # killed after it acted and before it replied.
 ALL_FAULTS_SECONDS, ALL_KILLS_SECONDS = 60, 300
 SHOWN = 12
+# What a machine that is slow by itself can bring about as well.
+LATE = ["ended after its deadline", f"had {LEFT_SECONDS} s left after all was back"]
 
 
 def effects(laptops, served):
@@ -66,7 +68,7 @@ def missed(calls, laptops, served, spans):
         if call.outcome == "link_lost":
             if not call.laptop.was_dead(call.began, call.ended):
                 wrong["lost, and its daemon was not killed"].append(about)
-        elif call.outcome in ("deadline", "overload", "not_linked", "busy"):
+        elif call.outcome in ("deadline", "overload", "not_linked", "machine_gone", "busy"):
             if had_time(call, spans):
                 wrong[f"had {LEFT_SECONDS} s left after all was back"].append(about)
         else:

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 
-START_SECONDS = 30
+START_SECONDS = 120
 SCOPES = "fs:read,fs:write,approve"
 LINES = "one line of many, and nothing special about it\n"
 

@@ -1,7 +1,7 @@
 // Measures `portcullis connect` and `@n8n/computer-use` in one run against one neutral
 // gateway, and holds the ratios to their limits.
 //
-//   main.mjs --daemon FILE --binary FILE [--smoke] [--only NAME] [--json FILE]
+//   main.mjs --daemon FILE --binary FILE [--smoke] [--only NAME] 3>FILE
 import * as fs from 'node:fs'
 import * as os from 'node:os'
 import * as path from 'node:path'
@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { measured } from '../serve/again.mjs'
 import { cpuOfOne, processes, residentMib, shareMib } from '../serve/process.mjs'
-import { ceiling, print, row, told } from '../serve/table.mjs'
+import { ceiling, print, row, shaped, told } from '../serve/table.mjs'
 import { start } from './daemon.mjs'
 import { Gateway } from './gateway.mjs'
 import { isOwnFault, OwnLateness } from './lateness.mjs'
@@ -18,19 +18,19 @@ import { HOLDERS, make, NAME, TEXT } from './tree.mjs'
 const { values } = parseArgs({
   options: {
     daemon: { type: 'string' }, binary: { type: 'string' },
-    smoke: { type: 'boolean' }, only: { type: 'string' }, json: { type: 'string' },
+    smoke: { type: 'boolean' }, only: { type: 'string', multiple: true },
   },
 })
 
 /** What issue 6 promises: times faster, smaller, less; and how long a read may take during a search. */
 const LIMIT = { start: 20, memory: 5, read: 3, search: 20, duringMs: 5 }
 const PLAN = values.smoke
-  ? { files: 3_000, starts: 7, idleMs: 3_000, rounds: 3, readMs: 600, searchMs: 400, during: { ours: 200, peer: 8 } }
+  ? { files: 1_500, starts: 2, idleMs: 500, rounds: 1, readMs: 300, searchMs: 100, during: { ours: 50, peer: 3 } }
   : { files: 15_000, starts: 9, idleMs: 10_000, rounds: 5, readMs: 2_000, searchMs: 1_000, during: { ours: 500, peer: 20 } }
 const AVERAGE_BYTES = 9_300
 const FEWEST_READS = 300
 /** How often memory is looked at, each time of a daemon started anew. */
-const MEMORIES = 3
+const MEMORIES = values.smoke ? 1 : 3
 const SIDES = ['ours', 'peer']
 
 /** As many matches as the peer returns unless it is asked for more. */
@@ -65,14 +65,14 @@ const programs = { daemon: values.daemon, binary: path.join(scratch, 'portcullis
 fs.copyFileSync(values.binary, programs.binary)
 fs.copyFileSync(process.execPath, programs.node)
 const rows = []
-const wanted = name => !values.only || name.includes(values.only)
+const wanted = name => !values.only || values.only.some(only => name.includes(only))
 
 const sorted = list => [...list].sort((a, b) => a - b)
 const quantile = (list, share) => sorted(list)[Math.min(list.length - 1, Math.floor(list.length * share))]
 const median = list => quantile(list, 0.5)
 
 async function measure(name, limit, take) {
-  if (wanted(name)) rows.push(...await measured(name, limit, take))
+  if (wanted(name)) rows.push(...await measured(name, limit, take, values.smoke))
 }
 
 /** What a search found, whatever it is called there. */
@@ -126,7 +126,7 @@ async function readsDuring(side, most) {
     taken.push(...here)
   }
   own.stop()
-  if (ownFaults > taken.length) throw new Error(`${side.name}: the bench itself was late to ${ownFaults} of ${ownFaults + taken.length} reads`)
+  if (!values.smoke && ownFaults > taken.length) throw new Error(`${side.name}: the bench itself was late to ${ownFaults} of ${ownFaults + taken.length} reads`)
   return { taken, ownFaults }
 }
 
@@ -253,5 +253,5 @@ async function alone(side) {
 await main()
 const load = os.loadavg()[0].toFixed(1)
 const missed = print(rows, `${values.smoke ? 'smoke run' : 'full run'}; medians of interleaved rounds, of wall the best; load ${load} on ${os.cpus().length} processors`, values.smoke, '@n8n/computer-use')
-if (values.json) fs.writeFileSync(values.json, JSON.stringify({ smoke: Boolean(values.smoke), load, rows }, null, 1))
-process.exit(missed === 0 && rows.length > 0 ? 0 : 1)
+fs.writeFileSync(3, JSON.stringify({ smoke: Boolean(values.smoke), rows: rows.map(shaped) }))
+process.exit(missed === 0 ? 0 : 1)

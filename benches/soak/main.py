@@ -20,7 +20,7 @@ QUIET_SECONDS, STEADY_SECONDS = 40, 3
 # How much more memory the last fifth may take than the second: what an allocator keeps
 # between rounds, and no more. The first fifth is for what is made when first needed.
 GROWTH_SHARE, GROWTH_MIB = 0.10, 8
-START_SECONDS = 20
+START_SECONDS = 120
 
 
 def fail(what):

@@ -75,7 +75,8 @@ fn run() -> Outcome<ExitCode> {
 
 /// The rows of a bench. Where one missed its limit or could not be measured it
 /// is measured again, twice at most and each time with twice the rounds, since
-/// something beside it on the machine may have spoilt it. The last time decides.
+/// something beside it on the machine may have spoilt it. The last time decides; in a
+/// smoke run none does.
 fn measured(bench: &Bench, setup: &Setup) -> Vec<Row> {
     let mut setup = setup.clone();
     let mut rows = match (bench.run)(&setup) {
@@ -87,7 +88,8 @@ fn measured(bench: &Bench, setup: &Setup) -> Vec<Row> {
             .map(|row| Row::unmeasured(row, &error.to_string()))
             .collect(),
     };
-    for _ in 0..2 {
+    let more = if setup.smoke { 0 } else { 2 };
+    for _ in 0..more {
         let missed: Vec<_> = rows
             .iter()
             .filter(|row| row.is_worth_another_try())

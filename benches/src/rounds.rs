@@ -19,8 +19,8 @@ impl Effort {
     pub(crate) fn of(smoke: bool) -> Self {
         if smoke {
             Self {
-                rounds: 9,
-                share: 5,
+                rounds: 1,
+                share: 50,
                 again: 1,
             }
         } else {

@@ -202,7 +202,7 @@ pub(crate) struct Table {
     rows: Vec<Row>,
 }
 
-/// Rows whose limit docs/SPEC.md says is missed or stood upon. May only shrink.
+/// Rows that docs/SPEC.md says miss their limit: not measured again. May only shrink.
 const KNOWN_MISSED: &[&str] = &["hooks-none", "mcp-list", "mcp-read"];
 
 const HEAD: [&str; 6] = ["what", "ours", "peer", "ratio", "limit", "verdict"];
@@ -219,21 +219,21 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether every promise was kept, and one was looked at. A smoke run
-    /// forgives the rows known to miss; a full run forgives none.
+    /// Whether every promise was kept. A smoke run promises only that each row can be
+    /// measured: how fast a machine is does not decide there.
     pub(crate) fn passed(&self) -> bool {
-        !self.rows.is_empty() && self.rows.iter().all(|row| self.forgives(row))
+        self.rows.iter().all(|row| self.forgives(row))
     }
 
     fn forgives(&self, row: &Row) -> bool {
-        let known = self.smoke && row.ratio.is_some() && KNOWN_MISSED.contains(&row.what);
-        known || !row.is_missed()
+        !row.is_missed() || (self.smoke && row.ratio.is_some())
     }
 
     fn missed(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.is_missed())
     }
 
+    /// As `./bench` gathers it, alike from every suite.
     pub(crate) fn json(&self) -> Value {
         let figure =
             |figure: Option<Figure>| figure.map(|f| json!({"value": f.0, "unit": f.1.as_str()}));
@@ -241,13 +241,18 @@ impl Table {
             .rows
             .iter()
             .map(|row| {
+                let unit = row.ratio.map_or(Unit::Times, |ratio| ratio.1).as_str();
                 json!({
                     "what": row.what,
                     "ours": figure(row.ours),
                     "peer": figure(row.peer),
-                    "ratio": figure(row.ratio),
-                    "limit": row.cells()[4],
-                    "verdict": row.verdict().as_str(),
+                    "figure": figure(row.ratio),
+                    "limit": match row.limit {
+                        Limit::AtMost(limit) => json!({"atMost": limit, "unit": unit}),
+                        Limit::AtLeast(limit) => json!({"atLeast": limit, "unit": unit}),
+                        Limit::None => Value::Null,
+                    },
+                    "verdict": row.verdict().as_str().to_lowercase(),
                     "note": row.note,
                 })
             })
@@ -296,7 +301,7 @@ impl fmt::Display for Table {
             writeln!(f, "{}: {}", row.what, row.note)?;
         }
         let mode = if self.smoke {
-            "smoke run: rows known to miss decide in a full one"
+            "smoke run: limits decide in a full one"
         } else {
             "full run"
         };
@@ -308,7 +313,11 @@ impl fmt::Display for Table {
         )?;
         // Once more at the end: of a log, that is what is looked at.
         for row in self.missed() {
-            let known = if self.forgives(row) { ", as known" } else { "" };
+            let known = if self.forgives(row) {
+                " (not decided by a smoke run)"
+            } else {
+                ""
+            };
             let cells = row.cells();
             writeln!(
                 f,

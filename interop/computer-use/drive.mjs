@@ -45,7 +45,7 @@ async function until(what, look, seconds = 30) {
   }
 }
 
-async function within(what, promise, seconds = 60) {
+async function within(what, promise, seconds = 180) {
   let timer;
   const late = new Promise((_, fail) => {
     timer = setTimeout(() => fail(new Error(`${what}: not within ${seconds} s`)), seconds * 1000);
@@ -117,8 +117,8 @@ async function mcp(method, params, token = bearer) {
 }
 const call = (name, args, token) => mcp('tools/call', { name, arguments: args }, token);
 const words = (result) => result.content.map((one) => one.text ?? '').join('\n');
-async function works(name, args) {
-  const result = await call(name, args);
+async function works(name, args, token) {
+  const result = await call(name, args, token);
   assert.notEqual(result.isError, true, `${name}: ${words(result)}`);
   return result;
 }
@@ -233,8 +233,12 @@ try {
     assert.ok(!existsSync(settings) || !readFileSync(settings, 'utf8').includes('notes.txt'));
   });
   await check('the server\'s own files are there by name', async () => {
-    const here = await works('read_file', { filePath: 'here.txt', machine: 'here' });
+    // With another token: a machine that is named is meant from then on.
+    const here = await works('read_file', { filePath: 'here.txt', machine: 'here' }, reader);
     assert.match(words(here), /of the server/);
+    assert.equal(here.structuredContent.machine, 'here');
+    const stays = await works('read_file', { filePath: 'here.txt' }, reader);
+    assert.match(words(stays), /of the server/);
     const wrong = await call('read_file', { filePath: 'here.txt', machine: 'nobody' });
     assert.equal(wrong.structuredContent.reason, 'bad_arguments');
   });
@@ -280,7 +284,7 @@ try {
     assert.equal(readFileSync(at('work/src/main.py'), 'utf8'), 'print("needle")\n');
   });
   await check('over REST, a machine is named in a header', async () => {
-    const { text } = await fetched('GET /file', `${url}/file?path=here.txt`, { headers: { Authorization: `Bearer ${bearer}`, 'Portcullis-Machine': 'here' } });
+    const { text } = await fetched('GET /file', `${url}/file?path=here.txt`, { headers: { Authorization: `Bearer ${reader}`, 'Portcullis-Machine': 'here' } });
     assert.equal(JSON.parse(text).content, 'of the server\n');
   });
   await check('many calls at once get each its own answer', async () => {
@@ -321,12 +325,13 @@ try {
     daemon = second;
   });
   let other;
-  await check('another directory is another machine, and the newest is meant', async () => {
+  await check('another directory is another machine, and is meant when it is named', async () => {
     other = lend(link(), 'other');
     await until('the other', async () => (await status()).directory === at('other'));
-    assert.match(words(await works('read_file', { filePath: 'else.txt' })), /elsewhere/);
+    assert.match(words(await works('read_file', { filePath: 'notes.txt' })), /first line/);
     const { machines } = (await ask('GET', '/status')).body;
     assert.equal(machines.length, 2);
+    assert.match(words(await works('read_file', { filePath: 'else.txt', machine: machines[0] })), /elsewhere/);
     assert.match(words(await works('read_file', { filePath: 'notes.txt', machine: machines[1] })), /first line/);
   });
   await check('link remove lets go of a machine at once', async () => {
@@ -345,13 +350,15 @@ try {
     await until('linked again', async () => (await status()).connected, 60);
     assert.match(words(await works('read_file', { filePath: 'notes.txt' })), /first line/);
   });
-  await check('disconnect-session ends it, and what was local is there again', async () => {
+  await check('disconnect-session ends it, and what is local is there by name alone', async () => {
     const reply = await ask('POST', '/rest/instance-ai/gateway/disconnect-session');
     assert.deepEqual(reply.body, { data: { ok: true } });
     assert.equal(await daemon.ends('a disconnected daemon'), 0);
     assert.equal((await status()).connected, false);
     assert.equal((await ask('GET', '/status')).body.provider, 'local');
-    assert.match(words(await works('read_file', { filePath: 'here.txt' })), /of the server/);
+    const gone = await call('read_file', { filePath: 'here.txt' });
+    assert.equal(gone.structuredContent.reason, 'machine_gone', words(gone));
+    assert.match(words(await works('read_file', { filePath: 'here.txt', machine: 'here' })), /of the server/);
   });
 } finally {
   for (const child of started) child.kill('SIGKILL');

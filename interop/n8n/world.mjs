@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { within } from '../within.mjs';
 import { Wire } from './wire.mjs';
 
-const SECONDS = 30;
+const SECONDS = 180;
 const TERMINAL = fileURLToPath(new URL('./terminal.py', import.meta.url));
 
 export async function until(what, look, seconds = SECONDS) {

@@ -5,9 +5,9 @@ import * as http from 'node:http'
 import * as path from 'node:path'
 
 /** How long a server may take until it says where it listens. */
-const START_PATIENCE_MS = 30_000
+const START_PATIENCE_MS = 180_000
 /** How long it may take to end before it is killed. */
-const END_PATIENCE_MS = 5_000
+const END_PATIENCE_MS = 60_000
 
 /** What a scene asks of either program. */
 export const SCENES = ['main', 'untrusted', 'tokenless', 'origins', 'ordinary', 'races']
@@ -143,7 +143,7 @@ export async function startOurs({ binary }, { root, state, scene = 'main' }) {
 
 /** A server that runs hears of a new token within 100 ms; asked sooner, it does not know it. */
 async function known(base, token) {
-  for (const until = Date.now() + 20_000; Date.now() < until; await new Promise(resolve => setTimeout(resolve, 20))) {
+  for (const until = Date.now() + 180_000; Date.now() < until; await new Promise(resolve => setTimeout(resolve, 20))) {
     const status = await new Promise((resolve, reject) => {
       http.get(`${base}/capabilities`, { agent: false, headers: { authorization: `Bearer ${token}` } }, answer => {
         answer.resume()

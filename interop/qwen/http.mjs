@@ -2,7 +2,7 @@
 import * as http from 'node:http'
 
 /** How long a server may take for one answer. */
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 180_000
 
 export class Client {
   constructor(base, token) {

@@ -35,7 +35,7 @@ def ask(path, body=None, key=None):
         data = json.dumps(body).encode()
         head["Content-Type"] = "application/json"
     request = urllib.request.Request(BASE + path, data, head)
-    return urllib.request.urlopen(request, timeout=20)
+    return urllib.request.urlopen(request, timeout=180)
 
 
 def lent():
@@ -100,7 +100,7 @@ def strangers(document, workspace):
             url = BASE + path.replace("{workspace}", workspace).replace("{id}", "q_1")
             request = urllib.request.Request(url, method=method.upper())
             try:
-                urllib.request.urlopen(request, timeout=20)
+                urllib.request.urlopen(request, timeout=180)
                 sys.exit(f"problem: {method} {path} answers without a credential")
             except urllib.error.HTTPError as error:
                 # n8n's daemons know 403 for a key that is nobody's.

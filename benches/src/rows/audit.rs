@@ -152,6 +152,8 @@ impl Line {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         };
         let subject = Subject::agent_run(
             Principal::User { id: "ada".into() },

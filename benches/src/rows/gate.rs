@@ -104,6 +104,8 @@ impl Deed for Reading {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) use oauth::OAuthArgs;
 pub(crate) use operating::{LogFormat, OperatingArgs};
 pub(crate) use undo::{
     RecoverArgs, UndoApplyArgs, UndoCommand, UndoListArgs, UndoOneArgs, UndoPlaceArgs,
+    UndoPruneArgs,
 };
 
 /// One guarded gate between AI agents and machines.

@@ -101,6 +101,7 @@ impl World {
             vec![settings.data_dir.clone(), settings.file.clone()],
             settings.home.clone(),
         )
+        .protecting(settings.named.clone())
         .keeping_undo_in(data.clone())
         .with_new_modes(settings.new_modes);
         let (mut trust, mut standing) = (Vec::new(), Vec::new());

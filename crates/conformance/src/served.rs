@@ -34,7 +34,7 @@ pub(crate) async fn serve(listener: TcpListener) -> std::io::Result<()> {
         )),
         allowed: Allowed::at(address, "http"),
         doorman: Arc::new(Nothing),
-        guests: Arc::new(Guests::new(Arc::clone(&gate), Vec::new())),
+        guests: Arc::new(Guests::new(Arc::clone(&gate), Arc::default())),
         machines: Arc::new(Providers::new(None, Vec::new())),
         store,
         clock,

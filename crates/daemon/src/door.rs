@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use portcullis_proto::Secret;
+use portcullis_proto::{Secret, read_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -240,7 +240,7 @@ async fn connect(request: Request<Incoming>, origin: &str, porter: &dyn Porter) 
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) | Err(_) => return refused(StatusCode::BAD_REQUEST, "too long, or too slow"),
     };
-    let Ok(Said { url, token }) = serde_json::from_slice(&body) else {
+    let Ok(Said { url, token }) = read_json(&body) else {
         return refused(StatusCode::BAD_REQUEST, "url and token are needed");
     };
     let is_own = Address::parse(&url).is_ok_and(|address| address.origin() == origin);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use portcullis_gate::Clock;
 use portcullis_link::{Accepted, Dialect, Wrapped, bounds, paths};
-use portcullis_proto::Secret;
+use portcullis_proto::{Secret, read_json};
 use portcullis_tools::Machine;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -374,9 +374,9 @@ impl Session {
             _ => {}
         }
         let data = if self.dialect.wraps() {
-            serde_json::from_slice::<Wrapped<Accepted>>(&body).map(|Wrapped { data }| data)
+            read_json::<Wrapped<Accepted>>(&body).map(|Wrapped { data }| data)
         } else {
-            serde_json::from_slice::<Accepted>(&body)
+            read_json::<Accepted>(&body)
         };
         let Ok(data) = data else {
             return Told::Refused(status);

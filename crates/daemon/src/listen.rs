@@ -7,14 +7,17 @@ use std::time::Duration;
 use http::StatusCode;
 use portcullis_gate::Clock;
 use portcullis_link::{Event, Frame, Frames, Wrapped, bounds, paths};
+use portcullis_proto::{Unread, read_json};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::age::{self, Age};
 use crate::calls::Calls;
 use crate::http::{Ask, Http, Streaming};
 
+/// An event up to this size is read where it is heard.
+const SMALL: usize = 64 * 1024;
 /// What stays of a look's patience for the way there and back.
 const POLL_MARGIN: Duration = Duration::from_secs(10);
 /// The most that is read of what a look brings: events as large as a stream's,
@@ -80,7 +83,7 @@ pub(crate) async fn listen(
                 Frame::Comment => {}
                 Frame::Event { id, data } => {
                     heard.last = id.or(heard.last);
-                    match serde_json::from_str::<Event>(&data) {
+                    match understood(data).await {
                         Ok(event) => {
                             heard.call |= matches!(event, Event::FilesystemRequest(_));
                             let when = age::Heard { at, late };
@@ -88,7 +91,7 @@ pub(crate) async fn listen(
                                 return over;
                             }
                         }
-                        Err(_) => calls.ignore("an event that is none"),
+                        Err(why) => calls.ignore(why),
                     }
                 }
             }
@@ -98,6 +101,21 @@ pub(crate) async fn listen(
             return Over::Broken("an event was too large");
         }
     }
+}
+
+/// An event, of JSON that is counted first. A large one is read off the reactor,
+/// because calls under way would wait behind it.
+async fn understood(data: String) -> Result<Event, &'static str> {
+    let read = |data: String| match read_json(data.as_bytes()) {
+        Ok(event) => Ok(event),
+        Err(Unread::TooMuch(_)) => Err("an event that holds too many values"),
+        Err(Unread::Misfit(_)) => Err("an event that is none"),
+    };
+    if data.len() <= SMALL {
+        return read(data);
+    }
+    let reading = tokio::task::spawn_blocking(move || read(data)).await;
+    reading.unwrap_or(Err("an event that is none"))
 }
 
 /// Takes one event in; why nothing more is heard, where it says so.
@@ -119,15 +137,18 @@ async fn take(calls: &Arc<Calls>, event: Event, when: age::Heard) -> Option<Over
 
 /// What a look for events brings.
 #[derive(Deserialize)]
-struct Looked {
-    events: Vec<Numbered>,
+struct Looked<'a> {
+    #[serde(borrow)]
+    events: Vec<Numbered<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Numbered {
+struct Numbered<'a> {
     /// What is no call has none.
     id: Option<u64>,
-    event: Value,
+    /// Not read yet: each is counted by itself.
+    #[serde(borrow)]
+    event: &'a RawValue,
 }
 
 /// Looks for events until the server does not answer any more.
@@ -156,23 +177,43 @@ pub(crate) async fn poll(
             continue;
         }
         let when = age::Heard::now();
-        let Ok(looked) = serde_json::from_slice::<Wrapped<Looked>>(&body) else {
+        let Ok(looked) = serde_json::from_slice::<Wrapped<Looked<'_>>>(&body) else {
             return Over::Broken("the server's events cannot be read");
         };
         heard.anything = true;
         let brought = !looked.data.events.is_empty();
         for one in looked.data.events {
             heard.last = one.id.or(heard.last);
-            match serde_json::from_value(one.event) {
+            match understood(one.event.get().to_owned()).await {
                 Ok(event) => {
                     if let Some(over) = take(calls, event, when).await {
                         return over;
                     }
                 }
-                Err(_) => calls.ignore("an event that is none"),
+                Err(why) => calls.ignore(why),
             }
         }
         let (after_some, after_none) = PAUSE;
         sleep_until(began + if brought { after_some } else { after_none }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_event_of_too_many_values_is_passed_over_before_it_is_built() {
+        let call = |items: &str| {
+            let list = items.repeat(200_000);
+            format!(
+                r#"{{"type":"filesystem-request","payload":{{"requestId":"r","toolCall":{{"name":"stat","arguments":{{"x":[{list}0]}}}}}}}}"#
+            )
+        };
+        let many = understood(call("0,")).await;
+        assert_eq!(many, Err("an event that holds too many values"));
+        let long = understood(call("x").replace("[x", "[\"x").replace("x0]", "x\"]")).await;
+        assert!(matches!(long, Ok(Event::FilesystemRequest(_))), "{long:?}");
+        assert_eq!(understood("{}".into()).await, Err("an event that is none"));
     }
 }

@@ -245,6 +245,13 @@ pub(crate) fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
         Some(_) => format!("{{\"pattern\": {pattern}, \"coversProtected\": true}}"),
         None => pattern.to_string(),
     };
+    if facts.unkept && asking.class.is_none() {
+        return Failure::new(
+            Reason::ApprovalUnavailable,
+            format!("{path}: what was displaced within the last 24 hours fills the undo store, so a change that displaces more needs a person's yes, and nobody can be asked here."),
+        )
+        .hint("The operator frees it with `portcullis undo prune`, or answers with `portcullis approve --watch`.");
+    }
     let answer = "The operator can answer with `portcullis approve --watch`";
     Failure::new(Reason::ApprovalUnavailable, message).hint(match asking.remembered {
         // No rule answers what is asked about every time.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_proto::{Access, Failure, RelPath, RequestId, Resource};
+use portcullis_proto::{Access, Digest, Failure, RelPath, RequestId, Resource};
 use smallvec::{SmallVec, smallvec};
 
 use crate::book::Book;
@@ -66,6 +66,13 @@ impl Attempt {
                 Err(self.book.refuse(bad.into()))
             }
         }
+    }
+
+    /// With the digest of what would be written, where that is known before
+    /// anything is resolved: a yes to the path alone would be one to any content.
+    pub fn showing(mut self, shown: Digest) -> Self {
+        Arc::make_mut(&mut self.book.facts).shown = Some(shown);
+        self
     }
 
     /// Puts on record what the caller named besides: a source outside every root.

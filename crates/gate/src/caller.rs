@@ -279,6 +279,15 @@ impl Caller {
             .map(|brought| brought.answered)
     }
 
+    /// Whether it brought an answer, to something that `pinned` says; nothing if
+    /// it brought none.
+    pub(crate) fn answers(&self, pinned: impl FnOnce() -> Digest) -> Option<bool> {
+        let brought = self.brought();
+        let digest = brought.as_ref().map(|brought| brought.answered.digest)?;
+        drop(brought);
+        Some(digest == pinned())
+    }
+
     fn brought(&self) -> MutexGuard<'_, Option<Brought>> {
         self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use portcullis_policy::{
     Asking, Class, Denial, Remembered, Source, Standing, Terms, Verdict, View, judge,
+    judged_with_read,
 };
 use portcullis_proto::{Facts, Failure, Reason, Resource};
 
@@ -119,14 +120,31 @@ impl Attempt {
             return Err(self.nobody_to_ask(&lexical, asking));
         }
         let secret = raised.take_if(|asking| asking.class == Some(Class::Secret));
-        let asked_about_secret = secret.is_some();
-        if let Some(asking) = secret {
-            self.ask(&lexical, asking).await?;
-            terms = self.judged(&lexical, None)?.terms;
+        // An answer to the question that comes after this one says yes to more
+        // than this one asks. One to anything else must not tell what is there.
+        let answers_the_next = secret.is_some()
+            && lexical.verb.mutates()
+            && self.brings_answer_to(&lexical) == Some(false);
+        let mut asked_about_secret = false;
+        match secret {
+            Some(asking) if answers_the_next => raised = Some(asking),
+            Some(asking) => {
+                self.ask(&lexical, asking).await?;
+                terms = self.judged(&lexical, None)?.terms;
+                asked_about_secret = true;
+            }
+            None => {}
         }
 
-        let deed = self.resolved(&lexical, resolve, &terms).await?;
+        let resolved = self.resolved(&lexical, resolve, &terms).await;
+        if answers_the_next && resolved.is_err() {
+            return Err(self.answered_another());
+        }
+        let deed = resolved?;
         let facts = self.facts_of(&deed)?;
+        if answers_the_next && self.brings_answer_to(&facts) != Some(true) {
+            return Err(self.answered_another());
+        }
         let mut judged = self.judged(&facts, Some(terms))?;
         if !self.book.gate.hooks.is_empty() {
             let by_hook = self.ask_hooks().await?;
@@ -134,12 +152,15 @@ impl Attempt {
             judged = self.judged(&facts, Some(judged.terms))?;
         }
         // A yes to the secret path answers for the same path resolved, unless
-        // there is more below it or more is lost than it says. What the path as
-        // written would be asked about, is asked wherever it leads.
+        // something comes there that it did not name, there is more below it or
+        // more is lost than it says. What the path as written would be asked
+        // about, is asked wherever it leads.
         let covered = asked_about_secret
             && same_paths(&lexical, &facts)
+            && facts.shown == lexical.shown
             && facts.below.is_empty()
-            && !facts.shrinks;
+            && !facts.shrinks
+            && !facts.unkept;
         let asking = judged
             .asking
             .filter(|asking| !(covered && asking.class == Some(Class::Secret)))
@@ -165,6 +186,19 @@ impl Attempt {
         Ok((deed, judged.terms, judged.grants))
     }
 
+    /// Whether the answer that came with the call, if one did, is one to `facts`.
+    fn brings_answer_to(&self, facts: &Facts) -> Option<bool> {
+        let caller = &self.book.caller;
+        caller.answers(|| digest(&caller.subject, facts))
+    }
+
+    /// The refusal when the answer that came with the call was to something else.
+    fn answered_another(&mut self) -> Failure {
+        let brought = self.book.caller.take_answer();
+        self.book.question = brought.map(|brought| brought.answered.question);
+        changed()
+    }
+
     /// Judges `facts` by the rules, grants and trust of this moment. The terms of
     /// an earlier judgement save making the view anew while nothing has changed.
     fn judged(&mut self, facts: &Facts, earlier: Option<Terms>) -> Result<Judged, Failure> {
@@ -179,23 +213,32 @@ impl Attempt {
                 }
                 None => self.book.gate.view(&self.book.caller, root),
             };
-            let granted = self.granted(root, resource, &mut grants);
-            let standing = Standing {
-                view: &view,
-                granted,
-            };
-            let verdict = judge(facts, &[standing]);
-            return self.concluded(verdict, [view], grants);
+            if judged_with_read(facts, std::slice::from_ref(&view)).is_none() {
+                let granted = self.granted(root, resource, &mut grants);
+                let standing = Standing {
+                    view: &view,
+                    granted,
+                };
+                let verdict = judge(facts, &[standing]);
+                return self.concluded(verdict, [view], grants);
+            }
         }
-        let views: Vec<View> = self
+        let mut views: Vec<View> = self
             .roots
             .iter()
             .map(|root| self.book.gate.view(&self.book.caller, root))
             .collect();
+        let with_read = judged_with_read(facts, &views);
+        let also_read = with_read.as_ref().map(|(_, read)| *read);
+        let also_read = also_read.and_then(|read| self.roots.get(read).zip(views.get(read)));
+        let roots = self.roots.iter().chain(also_read.map(|(root, _)| root));
+        let of_read = also_read.map(|(_, view)| view.clone());
+        views.extend(of_read);
+        let facts = with_read.as_ref().map_or(facts, |(facts, _)| facts);
         let standing: Vec<Standing<'_>> = facts
             .resources
             .iter()
-            .zip(self.roots.iter().zip(&views))
+            .zip(roots.zip(&views))
             .map(|(resource, (root, view))| Standing {
                 view,
                 granted: self.granted(root, resource, &mut grants),
@@ -365,6 +408,11 @@ pub(crate) fn refusal(reason: Reason, source: &Source) -> Failure {
         Reason::NoGrant => {
             failure.hint("The operator grants access to a root in the settings file.")
         }
+        Reason::ProtectedState if *source == Source::Builtin("operator-file") => Failure::new(
+            reason,
+            "The operator named this file to be run or trusted (a hook program, a certificate); no agent changes it.",
+        )
+        .hint("The operator changes it outside of Portcullis."),
         Reason::Untrusted => failure.hint("The operator trusts it with `portcullis trust add`."),
         _ => failure,
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use portcullis_policy::{
-    BadPattern, Effect, Explanation, Rule, Rules, Source, Standing, View, explain,
+    BadPattern, Effect, Explanation, Rule, Rules, Source, Standing, View, explain, judged_with_read,
 };
 use portcullis_proto::{
     Access, Facts, Failure, Outcome, Principal, Reason, RelPath, RequestId, Resource, SessionId,
@@ -227,6 +227,8 @@ impl Gate {
                     shown: None,
                     shrinks: false,
                     below: Vec::new(),
+                    more_below: 0,
+                    unkept: false,
                 };
                 let book = Book::open(self, caller, facts);
                 Ok(Attempt::new(Arc::clone(root), book))
@@ -281,6 +283,8 @@ impl Gate {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         };
         let mut book = Book::open(self, caller, nothing);
         book.alleged = Some(clip(alleged));
@@ -334,16 +338,17 @@ impl Gate {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         };
         let view = self.view(caller, root);
-        let granted = matches!(self.granted(caller, root, verb.access()), Granted::By(_));
-        explain(
-            &facts,
-            &[Standing {
-                view: &view,
-                granted,
-            }],
-        )
+        let with_read = judged_with_read(&facts, std::slice::from_ref(&view));
+        let facts = with_read.map_or(facts, |(facts, _)| facts);
+        let standing = facts.resources.iter().map(|resource| Standing {
+            view: &view,
+            granted: matches!(self.granted(caller, root, resource.access), Granted::By(_)),
+        });
+        explain(&facts, &standing.collect::<Vec<_>>())
     }
 
     pub(crate) fn view(&self, caller: &Caller, root: &RootEntry) -> View {

@@ -142,6 +142,19 @@ impl GrantBook {
             .count()
     }
 
+    /// Takes every grant that `which` names out of the book, unrevoked, for
+    /// whoever enters it again when it is to hold.
+    pub fn take(&self, which: impl Fn(&Grant) -> bool) -> Vec<Arc<Grant>> {
+        let mut taken = Vec::new();
+        self.grants.rcu(|grants| {
+            let (out, stays) = grants.iter().cloned().partition(|grant| which(grant));
+            taken = out;
+            let stays: Vec<_> = stays;
+            stays
+        });
+        taken
+    }
+
     /// The grants in force, for people to look at.
     pub fn list(&self) -> Vec<Arc<Grant>> {
         in_force(&self.grants.load(), self.clock.now_ms())

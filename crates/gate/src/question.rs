@@ -194,14 +194,22 @@ impl Question {
             .into_iter()
             .map(|(path, runs)| format!("; {}: {runs}", path.shown()))
             .collect();
+        let more = match self.facts.more_below {
+            0 => String::new(),
+            more => format!("; and {more} more below it that are protected"),
+        };
         format!(
-            "{} {}{class}{}",
+            "{} {}{class}{}{more}{}",
             self.facts.verb,
             paths.join(" → "),
-            runs.concat()
+            runs.concat(),
+            if self.facts.unkept { UNDO_FULL } else { "" }
         )
     }
 }
+
+/// What is said of a deed that displaces more than the undo store has room for.
+const UNDO_FULL: &str = "; the undo store is full of what was displaced within the last 24 hours (`portcullis undo prune` frees it)";
 
 /// What a lasting answer to a question about `facts` says from then on.
 pub(crate) fn lasting_rules(
@@ -275,5 +283,73 @@ pub(crate) fn digest(subject: &Subject, facts: &Facts) -> Digest {
         None => put(b"nothing shown"),
         Some(shown) => put(&shown.0),
     }
+    put(&[u8::from(facts.shrinks), u8::from(facts.unkept)]);
+    put(&facts.below.len().to_le_bytes());
+    for below in &facts.below {
+        put(below.as_str().as_bytes());
+    }
+    put(&facts.more_below.to_le_bytes());
     Digest(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_proto::Verb;
+
+    use super::*;
+
+    #[test]
+    fn whatever_a_question_tells_is_in_its_digest() {
+        let told = || Facts {
+            verb: Verb::Write,
+            resources: Vec::new(),
+            shown: None,
+            shrinks: false,
+            below: Vec::new(),
+            more_below: 0,
+            unkept: false,
+        };
+        let path = |path| RelPath::parse(path).unwrap();
+        let others = [
+            told(),
+            Facts {
+                verb: Verb::Edit,
+                ..told()
+            },
+            Facts {
+                shown: Some(Digest::ZERO),
+                ..told()
+            },
+            Facts {
+                shrinks: true,
+                ..told()
+            },
+            Facts {
+                unkept: true,
+                ..told()
+            },
+            Facts {
+                more_below: 1,
+                ..told()
+            },
+            Facts {
+                below: vec![path("a")],
+                ..told()
+            },
+            Facts {
+                below: vec![path("a"), path("b")],
+                ..told()
+            },
+            Facts {
+                below: vec![path("a/b")],
+                ..told()
+            },
+        ];
+        let subject = Subject::of(Principal::User { id: "ada".into() });
+        for (n, one) in others.iter().enumerate() {
+            for other in &others[..n] {
+                assert_ne!(digest(&subject, one), digest(&subject, other), "{one:?}");
+            }
+        }
+    }
 }

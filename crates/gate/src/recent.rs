@@ -157,6 +157,8 @@ mod tests {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         })
     }
 

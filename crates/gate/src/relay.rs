@@ -69,6 +69,8 @@ impl Relay {
             shown: Some(wanted.pinned),
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         };
         let pinned = digest(&self.book.caller.subject, &facts);
         let mut offered = vec![Decision::AllowOnce, Decision::DenyOnce];

@@ -150,6 +150,16 @@ const KEY_NAMES: &[&str] = &[
     "id_ed25519_sk",
 ];
 
+/// Whether `name` stands in a table of secrets as it is, and not by an ending.
+pub(crate) fn is_of_the_table(name: &str) -> bool {
+    let name = &*folded(name);
+    let mut names = SECRET_DIRS.iter().chain(SECRET_NAMES);
+    names.any(|one| is(name, one))
+        || SECRET_PAIRS
+            .iter()
+            .any(|(dir, file)| is(name, dir) || is(name, file))
+}
+
 fn is_secret(path: &RelPath) -> bool {
     may_hold_secret(path.as_str()) && holds_secret(path)
 }

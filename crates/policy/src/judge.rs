@@ -11,6 +11,7 @@ use portcullis_proto::{
 };
 
 use crate::explain::{Silent, Trace};
+use crate::exposure::is_by_exposure;
 use crate::{Class, Remembered, RootPolicy, RuleSet, Rules, Source, Trigger};
 
 /// What a verdict on paths of one root depends on, gathered by the gate.
@@ -104,16 +105,22 @@ pub fn judge(facts: &Facts, standing: &[Standing<'_>]) -> Verdict {
         }
         match rule_on(facts.verb, resource, standing, &mut Silent) {
             Ruling::Deny(denial) => return Verdict::Deny(denial),
-            Ruling::Ask(asking) => asked = Some(stricter(asked, asking)),
+            Ruling::Ask(mut asking) => {
+                if is_by_exposure(facts.verb, resource) {
+                    asking.remembered = Remembered::Never;
+                }
+                asked = Some(stricter(asked, asking));
+            }
             Ruling::Allow(source) => allowed = Some(allowed.unwrap_or(source)),
         }
     }
-    if facts.shrinks {
+    if facts.shrinks || facts.unkept {
         let guarded = || Asking {
             class: None,
-            source: Source::Builtin(match &*facts.below {
-                [] => "loss-guard",
-                [..] => "protected-below",
+            source: Source::Builtin(match (facts.shrinks, &*facts.below) {
+                (false, _) => "undo-full",
+                (true, []) => "loss-guard",
+                (true, [..]) => "protected-below",
             }),
             remembered: Remembered::Never,
         };
@@ -138,9 +145,19 @@ fn stricter(before: Option<Asking>, next: Asking) -> Asking {
         Some(Class::AutoExec) => 1,
         Some(Class::Secret) => 2,
     };
-    match before {
+    let never = |asking: &Asking| asking.remembered == Remembered::Never;
+    let is_kept = !never(&next) && !before.as_ref().is_some_and(never);
+    let asked = match before {
         Some(before) if weight(&before) >= weight(&next) => before,
         Some(_) | None => next,
+    };
+    Asking {
+        remembered: if is_kept {
+            asked.remembered
+        } else {
+            Remembered::Never
+        },
+        ..asked
     }
 }
 
@@ -186,9 +203,18 @@ pub(crate) fn rule_on_path(
     let takes_away = matches!(access, Access::Delete | Access::Move);
     let takes_directory = takes_away && entity == Some(Entity::Directory);
 
-    if policy.is_own_state(path) || (takes_away && policy.holds_own_state(path)) {
+    // So does what puts something else in its place.
+    let replaces =
+        takes_away || matches!(verb, Verb::Move | Verb::Copy | Verb::Extract | Verb::Undo);
+    if policy.is_own_state(path) || (replaces && policy.holds_own_state(path)) {
         trace.step("own state", || "it is Portcullis's own".into());
         return deny(Reason::ProtectedState, Source::Builtin("own-state"));
+    }
+    if policy.is_fixed(path) && (access.mutates() || verb.mutates()) {
+        trace.step("own state", || {
+            "the operator named it to be run or trusted".into()
+        });
+        return deny(Reason::ProtectedState, Source::Builtin("operator-file"));
     }
     trace.step("own state", || "no".into());
 
@@ -225,7 +251,8 @@ pub(crate) fn rule_on_path(
         return deny(Reason::Untrusted, Source::Builtin("trust"));
     }
 
-    let class = Class::of(path, access).filter(|class| match class {
+    let classed = policy.classed(path);
+    let class = Class::of(&classed, access).filter(|class| match class {
         // What hides every value tells no secret.
         Class::Secret => verb.reveals(),
         // An empty directory holds nothing to run.
@@ -234,7 +261,7 @@ pub(crate) fn rule_on_path(
     trace.step("protected class", || {
         let runs = class
             .filter(|_| access.mutates())
-            .and_then(|_| Trigger::of(path));
+            .and_then(|_| Trigger::of(&classed));
         match (class, runs) {
             (None, _) => "none".into(),
             (Some(class), None) => class.as_str().into(),

@@ -10,8 +10,10 @@
     forbid(clippy::disallowed_methods, clippy::disallowed_types)
 )]
 
+mod begins;
 mod class;
 mod explain;
+mod exposure;
 mod file;
 mod judge;
 mod modes;
@@ -24,6 +26,7 @@ mod trigger;
 
 pub use class::Class;
 pub use explain::{Explanation, Step, explain};
+pub use exposure::judged_with_read;
 pub use file::parse_rules;
 pub use judge::{Asking, Denial, Standing, Verdict, View, judge};
 pub use modes::Modes;

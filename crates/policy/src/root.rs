@@ -56,8 +56,15 @@ pub struct RootPolicy {
     pub containment: Containment,
     /// Places in the root where another file system may be entered.
     pub mounts: Vec<RelPath>,
-    /// Our own state, where it lies inside the root.
+    /// Our own state, where it lies inside the root, and the operator's key files.
     pub own_state: Vec<RelPath>,
+    /// Device and inode of key files: another name of one is not read either.
+    pub own_inodes: Vec<(u64, u64)>,
+    /// What the operator named to be run or trusted (hook programs,
+    /// certificates) and links on the way to it: read, and never changed.
+    pub fixed: Vec<RelPath>,
+    /// The protected directories the root itself begins in.
+    pub above: Option<RelPath>,
     /// Files must be ours and closed to others, as secrets have to be.
     pub private: bool,
     /// Whether a file must have been read before it is replaced.
@@ -91,6 +98,9 @@ impl RootPolicy {
             containment: Containment::BestEffort,
             mounts: Vec::new(),
             own_state: Vec::new(),
+            own_inodes: Vec::new(),
+            fixed: Vec::new(),
+            above: None,
             private,
             read_before_write: false,
             ambient,
@@ -127,9 +137,16 @@ impl RootPolicy {
             || self.own_state.iter().any(|own| path.is_under(own))
     }
 
-    /// Whether Portcullis's own state stands below `path`.
+    /// Whether Portcullis's own state, or a file that the operator named, stands
+    /// at `path` or below it.
     pub(crate) fn holds_own_state(&self, path: &RelPath) -> bool {
-        self.own_state.iter().any(|own| own.is_under(path))
+        let mut own = self.own_state.iter().chain(&self.fixed);
+        own.any(|own| own.is_under(path))
+    }
+
+    /// Whether the operator named `path` to be run or trusted.
+    pub(crate) fn is_fixed(&self, path: &RelPath) -> bool {
+        self.fixed.contains(path)
     }
 }
 

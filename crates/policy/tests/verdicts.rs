@@ -80,6 +80,8 @@ fn facts(verb: Verb, path: &str) -> Facts {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     }
 }
 
@@ -458,5 +460,41 @@ proptest! {
         more.stored.push(rule(Effect::Deny, Group::FilesystemRead, &extra));
         let after = matches!(more.judge(Verb::Read, &path), Verdict::Allow(_));
         prop_assert!(before || !after);
+    }
+}
+
+#[test]
+fn what_the_operator_named_is_read_and_changed_by_nobody() {
+    let mut case = Case::new();
+    case.policy.fixed = vec![RelPath::parse("tools/hook.sh").unwrap()];
+    case.policy.own_state = vec![RelPath::parse("tls/key.pem").unwrap()];
+    let denied = || Short::Deny(Reason::ProtectedState);
+    let allowed = |group: &str| Short::Allow(format!("mode:{group}=allow"));
+    let changes = [
+        Verb::Write,
+        Verb::Edit,
+        Verb::Append,
+        Verb::Mkdir,
+        Verb::Chmod,
+        Verb::Extract,
+        Verb::Archive,
+        Verb::Undo,
+        Verb::Remove,
+        Verb::Move,
+    ];
+    for verb in changes {
+        check(&case, verb, "tools/hook.sh", denied());
+        check(&case, verb, "tls/key.pem", denied());
+        check(&case, verb, "tools/hook.sh.old", allowed("filesystemWrite"));
+    }
+    // A directory above is not taken away, and nothing is put in its place.
+    for verb in [Verb::Extract, Verb::Undo, Verb::Remove, Verb::Move] {
+        check(&case, verb, "tools", denied());
+        check(&case, verb, "tls", denied());
+    }
+    check(&case, Verb::Mkdir, "tools", allowed("filesystemWrite"));
+    for verb in [Verb::Read, Verb::Stat, Verb::Search] {
+        check(&case, verb, "tools/hook.sh", allowed("filesystemRead"));
+        check(&case, verb, "tls/key.pem", denied());
     }
 }

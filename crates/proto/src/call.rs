@@ -35,7 +35,7 @@ pub struct ToolReply {
     pub attached: Vec<Attached>,
 }
 
-/// Something a tool returned that is no text.
+/// Something in a reply beside its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     /// A picture.
@@ -54,6 +54,11 @@ pub enum Attached {
         /// Its bytes, in base64.
         blob: String,
     },
+    /// A word of ours beside the tool's own text, which may be a file's.
+    Note {
+        /// The word.
+        text: String,
+    },
 }
 
 impl Attached {
@@ -62,6 +67,7 @@ impl Attached {
         match self {
             Self::Image { data, .. } => data.len(),
             Self::Blob { blob, .. } => blob.len(),
+            Self::Note { text } => text.len(),
         }
     }
 

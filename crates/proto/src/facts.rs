@@ -266,6 +266,21 @@ pub struct Facts {
     /// of it, by the path that protects it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<RelPath>,
+    /// How many more there are below it than `below` names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_below: u64,
+    /// Whether what it displaces does not fit into the undo store any more, which
+    /// is asked about even where writing is allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unkept: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Facts {

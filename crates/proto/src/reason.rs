@@ -88,6 +88,7 @@ reasons! {
     Deadline = "deadline", IoError, Operational, "It took longer than it may.";
     Overload = "overload", IoError, Operational, "Too much is under way already.";
     NotLinked = "not_linked", IoError, Operational, "The machine is not linked now, so nothing was sent to it.";
+    MachineGone = "machine_gone", IoError, Operational, "The machine this conversation works with is gone. Nothing was done, here or there.";
     LinkLost = "link_lost", IoError, Operational, "The link to the machine was lost before it answered; whether it was done is not known.";
     AuditUnavailable = "audit_unavailable", IoError, Operational, "The audit cannot be written, so nothing is done.";
     Bug = "bug", InternalError, Operational, "A defect of Portcullis.";

@@ -13,9 +13,10 @@ mod gateway;
 mod http;
 mod issuer;
 mod mcp;
+mod parsing;
 mod telemetry;
 
-pub use gateway::Gateway;
+pub use gateway::{Conversation, Gateway, Meant, Purpose};
 pub use http::{
     Allowed, AuditAsk, AuditLine, AuditSieve, AuditSource, BadOrigin, Body, Credentials, Doorman,
     FollowAudit, Guests, Identity, Listening, Machines, Observer, Providers, REQUESTS_PER_SECOND,

@@ -33,8 +33,8 @@ pub use accounts::{
 pub use approver::DurableApprover;
 pub use error::{StoreError, Trouble};
 pub use links::{
-    BegunCall, CallName, CallReply, KeptCall, KeptState, Lent, LinkKey, LinkKeyKind, LinkedMachine,
-    NewCall, Paired, Pairing, WaitingCall, Wider, machine_name,
+    BegunCall, Binding, CallName, CallReply, KeptCall, KeptState, Lent, LinkKey, LinkKeyKind,
+    LinkedMachine, NewCall, Paired, Pairing, WaitingCall, Wider, machine_name,
 };
 pub use parked::ParkedApprover;
 pub use questions::{Said, Stage};

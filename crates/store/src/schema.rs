@@ -10,7 +10,9 @@ use crate::error::{StoreError, Trouble};
 const APPLICATION: i32 = 0x5043_4c53;
 
 /// Step n takes a database from version n to n + 1.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH];
+const STEPS: &[&str] = &[
+    FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH,
+];
 
 /// Triggers keep the counters, so that a change by hand (`sqlite3 state.db`)
 /// counts like one of ours.
@@ -277,6 +279,18 @@ ALTER TABLE questions ADD COLUMN places TEXT NOT NULL DEFAULT '{}';
 DROP INDEX rules_once;
 CREATE UNIQUE INDEX rules_once ON rules
   (effect, tool_group, ifnull(root, ''), ifnull(place, ''), pattern, covers_protected);
+";
+
+/// Which machine a conversation stays with, so that it does after a restart too.
+/// `machine` is null for the one the server runs on.
+const NINTH: &str = "
+CREATE TABLE bindings (
+  key TEXT PRIMARY KEY,
+  owner TEXT NOT NULL,
+  machine TEXT,
+  name TEXT NOT NULL,
+  seen_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Makes an empty database ours.

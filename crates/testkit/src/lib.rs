@@ -3,7 +3,8 @@
 //! A [`Scratch`] tree from a literal, and a [`World`]: a gate and an authority
 //! over it with a ledger that remembers ([`Lines`]), a clock that is set
 //! ([`FakeClock`]) and a person who answers from a list ([`ScriptedApprover`]);
-//! besides, a kernel that refuses ([`answer_openat2_with`], [`answer_renameat2_with`]).
+//! besides, a kernel that refuses ([`answer_openat2_with`], [`answer_renameat2_with`]) and
+//! how long tests wait ([`until`], [`promised`]).
 //! Everything here may panic: it is called by tests alone.
 #![forbid(unsafe_code)]
 #![expect(
@@ -18,6 +19,7 @@ mod approver;
 mod clock;
 mod filter;
 mod lines;
+mod patience;
 mod scratch;
 mod world;
 
@@ -25,5 +27,6 @@ pub use approver::ScriptedApprover;
 pub use clock::{FakeClock, RealClock};
 pub use filter::{Answer, answer_openat2_with, answer_renameat2_with};
 pub use lines::{Line, Lines};
+pub use patience::{PATIENCE, holds_times, promised, until};
 pub use scratch::{Scratch, is_superuser};
 pub use world::{World, WorldBuilder, agent, core, forgetful_keeper, user};

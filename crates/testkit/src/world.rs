@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use portcullis_files::{Authority, PrivateDir, Resolver, ScopedFs};
+use portcullis_files::{Authority, OperatorFile, OperatorRole, PrivateDir, Resolver, ScopedFs};
 use portcullis_gate::{Caller, Clock, Gate, GateParts, Hook, Keeper, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rule, RuleSet, Rules};
 use portcullis_proto::{
@@ -55,6 +55,7 @@ pub struct WorldBuilder {
     hooks: Vec<Arc<dyn Hook>>,
     clock: Option<Arc<dyn Clock>>,
     own_state: Vec<PathBuf>,
+    named: Vec<OperatorFile>,
     writable: bool,
     data: Option<PrivateDir>,
     keeps: bool,
@@ -148,6 +149,14 @@ impl WorldBuilder {
         self
     }
 
+    /// With a file the operator named.
+    #[must_use]
+    pub fn named(mut self, path: PathBuf, role: OperatorRole) -> Self {
+        let what = "a named file".to_owned();
+        self.named.push(OperatorFile { what, path, role });
+        self
+    }
+
     /// Builds it over `scratch`; the root may be refused.
     pub fn try_over(self, scratch: Scratch) -> Result<World, Failure> {
         let root = scratch.root();
@@ -177,7 +186,8 @@ impl WorldBuilder {
             prefix: format!("test{}", std::process::id()),
         });
         let home = Some(scratch.base().to_owned());
-        let mut authority = Authority::new(gate.clone(), self.own_state, home);
+        let mut authority =
+            Authority::new(gate.clone(), self.own_state, home).protecting(self.named);
         if self.writable && self.keeps {
             let data = match self.data {
                 Some(data) => data,
@@ -254,6 +264,7 @@ impl World {
             hooks: Vec::new(),
             clock: None,
             own_state: Vec::new(),
+            named: Vec::new(),
             writable: false,
             data: None,
             keeps: true,

@@ -5,7 +5,7 @@
 
 use base64::engine::general_purpose::STANDARD;
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Json, Reason, Verb};
+use portcullis_proto::{Failure, Json, Reason, Verb, read_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -193,7 +193,7 @@ fn written(body: &impl Serialize) -> Result<Json, Failure> {
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a Json) -> Result<T, Failure> {
-    serde_json::from_str(body.get()).map_err(|error| {
+    read_json(body.get().as_bytes()).map_err(|error| {
         Failure::new(
             Reason::Io,
             "The machine's reply does not say what was asked.",

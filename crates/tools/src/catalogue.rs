@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use portcullis_proto::{Group, ToolSpec, ToolTraits};
-use schemars::generate::SchemaSettings;
+use schemars::generate::{Contract, SchemaSettings};
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -172,8 +172,8 @@ fn looks<A: JsonSchema, R: JsonSchema>(
         description: description.into(),
         group: Group::FilesystemRead,
         traits: ToolTraits::LOOKS,
-        input_schema: schema::<A>(),
-        output_schema: Some(or_failure(schema::<R>())),
+        input_schema: schema::<A>(Contract::Deserialize),
+        output_schema: Some(or_failure(schema::<R>(Contract::Serialize))),
     }
 }
 
@@ -202,9 +202,12 @@ fn or_failure(mut schema: Value) -> Value {
     schema
 }
 
-/// A schema with everything inlined: some clients follow no reference.
-fn schema<T: JsonSchema>() -> Value {
+/// A schema with everything inlined: some clients follow no reference. The contract
+/// decides which members are required: what may be left out of a reply is not the
+/// same as what may be left out of arguments.
+fn schema<T: JsonSchema>(contract: Contract) -> Value {
     let mut settings = SchemaSettings::draft2020_12();
+    settings.contract = contract;
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     settings.transforms.push(Box::new(RecursiveTransform(

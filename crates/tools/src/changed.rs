@@ -28,15 +28,16 @@ pub struct Reply {
     /// SHA-256 of the content, where content was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
-    /// Bytes it has now.
-    bytes: u64,
+    /// Bytes it has now, where the caller may read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
     /// Whether it was not there before.
     created: bool,
     /// kernel_atomic or best_effort.
     containment: String,
     /// exact, or cooperative where only writers that lock are kept apart.
     cas: &'static str,
-    /// What else to know, such as link_broken, in_place or not_kept.
+    /// What else to know, such as link_broken, in_place, not_kept or rebased (somebody changed it since it was last read; read it before writing all of it).
     labels: Vec<String>,
     /// What a person names to have it undone: portcullis undo apply.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,8 +137,8 @@ impl Reply {
         {
             let _ = write!(text, " (+{} -{} lines)", diff.added, diff.removed);
         }
-        if self.sha256.is_some() {
-            let _ = write!(text, ", {} bytes", self.bytes);
+        if let Some(bytes) = self.bytes.filter(|_| self.sha256.is_some()) {
+            let _ = write!(text, ", {bytes} bytes");
         }
         text.push_str(&afterwards(&self.labels, self.undo.as_deref()));
         if let Some(diff) = &self.diff {
@@ -147,11 +148,17 @@ impl Reply {
     }
 }
 
+/// The label of a change made on somebody else's.
+const REBASED: &str = "rebased";
+
 /// The end of the plain line: labels and the name to undo it by.
 pub(crate) fn afterwards(labels: &[String], undo: Option<&str>) -> String {
     let mut text = String::new();
     if !labels.is_empty() {
         let _ = write!(text, " [{}]", labels.join(", "));
+    }
+    if labels.iter().any(|label| label == REBASED) {
+        text.push_str("; somebody changed the file since it was last read: read it again before you write all of it");
     }
     if let Some(undo) = undo {
         let _ = write!(text, "; undo: {undo}");
@@ -171,6 +178,7 @@ pub(crate) fn labels(labels: &[Label]) -> Vec<String> {
         Label::CopiedForUndo => "copied_for_undo",
         Label::OpenWriter => "open_writer",
         Label::NotSynced => "not_synced",
+        Label::Rebased => REBASED,
     };
     labels.iter().map(|label| word(label).to_owned()).collect()
 }

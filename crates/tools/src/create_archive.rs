@@ -124,7 +124,7 @@ pub(crate) async fn call(
         path: receipt.path.shown().to_owned(),
         entries: done.entries,
         packed_bytes: done.bytes,
-        bytes: receipt.bytes,
+        bytes: receipt.bytes.unwrap_or_default(),
         sha256: receipt.hash.map(|hash| hash.hex()),
         version: receipt.version,
         skipped: Skipped::from(done.counts),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_files::{ExtensionFs, PrivateDir, remove_extension_storage};
-use portcullis_gate::{ApprovedBook, ApprovedExtension};
+use portcullis_gate::{ApprovedBook, ApprovedExtension, Entitlements};
 use portcullis_proto::{Failure, Reason, RootId};
 
 use crate::here::Here;
@@ -19,6 +19,8 @@ const MAX_AT_WORK: usize = 256;
 pub struct Extensions {
     here: Here,
     data: PrivateDir,
+    /// What people have here: none gives an extension more than that.
+    entitled: Arc<Entitlements>,
     state: Mutex<State>,
 }
 
@@ -43,12 +45,13 @@ struct AtWork {
 }
 
 impl Extensions {
-    /// Nobody is at work yet. They get as much of `here` as was approved, with
-    /// its tools; `data` holds their own files.
-    pub fn new(here: Here, data: PrivateDir) -> Self {
+    /// Nobody is at work yet. They get as much of `here` as was approved by
+    /// somebody who has it, with its tools; `data` holds their own files.
+    pub fn new(here: Here, data: PrivateDir, entitled: Arc<Entitlements>) -> Self {
         Self {
             here,
             data,
+            entitled,
             state: Mutex::default(),
         }
     }
@@ -91,7 +94,7 @@ impl Extensions {
                 "As many extensions as can be are at work already.",
             ));
         }
-        let files = Arc::new(self.here.authority().extension(&approved)?);
+        let files = Arc::new(self.files(&approved)?);
         let machine = Arc::new(self.here.of_extension(&files));
         let one = AtWork {
             files,
@@ -100,6 +103,11 @@ impl Extensions {
         };
         state.at_work.insert(Arc::clone(&approved.id), one);
         Ok(machine)
+    }
+
+    fn files(&self, approved: &ApprovedExtension) -> Result<ExtensionFs, Failure> {
+        let authority = self.here.authority();
+        authority.extension_within(approved, Some(&self.entitled))
     }
 
     /// Removes what an extension that was removed has stored.

@@ -40,8 +40,9 @@ pub(crate) struct ConnectArgs {
     /// whoever the server asks [default: PORTCULLIS_PERMISSION_CONFIRMATION, then client]
     #[arg(long, value_name = "WHO")]
     pub(crate) permission_confirmation: Option<ConfirmationFlag>,
-    /// Connect without asking, and answer every question with allow once. Counts only for servers
-    /// of --allowed-origins, and never for what a page asks at --port: there you decide
+    /// Connect without asking. It answers no question after that: --permission-confirmation says
+    /// who is asked, --permission-filesystem-write allow what is not. Counts only for servers of
+    /// --allowed-origins, and never for what a page asks at --port: there you decide
     /// [or PORTCULLIS_AUTO_CONFIRM]
     #[arg(long)]
     pub(crate) auto_confirm: bool,

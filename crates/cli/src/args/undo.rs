@@ -14,6 +14,8 @@ pub(crate) enum UndoCommand {
     Diff(UndoOneArgs),
     /// Undo operations, the newest first; what somebody changed since is left alone
     Apply(UndoApplyArgs),
+    /// Free what is kept for undo; it is shown and asked about first
+    Prune(UndoPruneArgs),
 }
 
 #[derive(Debug, Args)]
@@ -48,6 +50,18 @@ pub(crate) struct UndoApplyArgs {
     /// Everything since: a time (2026-11-15T08:00:00Z), or so long ago (90s, 10m, 2h, 7d)
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: UndoPlaceArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoPruneArgs {
+    /// Only what is older: than a time (2026-11-15T08:00:00Z), or than so long (90s, 10m, 2h, 7d)
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) older_than: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) place: UndoPlaceArgs,
 }

@@ -10,17 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use inquire::{InquireError, Select};
 use portcullis_gate::{Answer, Clock as _, Decision, Question, Surface};
 use portcullis_proto::{Failure, QuestionId, Reason};
 use portcullis_store::{Said, Store};
 
 use crate::args::{ApproveArgs, ApproveCommand, Everywhere};
 use crate::clock::SystemClock;
-use crate::commands::connect::{Typed, forget_typed};
 use crate::environment::Environment;
 use crate::out::{BOLD, CYAN, FAINT, Mark, Out, named, paint, shown};
 use crate::problem::{Ending, Problem};
+use crate::prompt::{Chosen, List, PAUSE, is_there};
 use crate::recorded::Recorded;
 use crate::settings;
 use crate::wiring::open_data;
@@ -202,27 +201,29 @@ impl Desk {
     fn put(&self, out: &mut Out, question: &Question) -> Result<Heard, Problem> {
         card(out, question, self.clock.now_ms())?;
         out.flush()?;
-        let (choices, no) = choices(question);
-        // By the arrows alone: a letter that searches would move the answer to a yes,
-        // and what was typed before the question was there is no answer to it.
-        if forget_typed() == Typed::Interrupt {
-            return Ok(Heard::Left);
-        }
-        let prompt = Select::new("Your answer", choices)
-            .with_starting_cursor(no)
-            .without_filtering();
-        match prompt.prompt_skippable() {
-            Ok(Some(choice)) => Ok(Heard::Said(choice.decision)),
-            Ok(None) | Err(InquireError::OperationCanceled) => Ok(Heard::Skipped),
-            Err(InquireError::OperationInterrupted) => Ok(Heard::Left),
-            Err(InquireError::NotTTY) => Err(Problem::new(
+        if !is_there() {
+            let once = Decision::AllowOnce.as_str();
+            return Err(Problem::new(
                 "There is no terminal to ask on; the question stays as it is.",
             )
-            .hint(format!(
-                "portcullis approve answer {} {}",
-                question.id,
-                Decision::AllowOnce.as_str()
-            ))),
+            .hint(format!("portcullis approve answer {} {once}", question.id)));
+        }
+        let (choices, start) = choices(question);
+        let list = List {
+            asked: Some("Your answer"),
+            choices: &choices,
+            start,
+            escape: "Esc leaves it unanswered",
+            pause: PAUSE,
+        };
+        match list.put(|| self.clock.now_ms() >= question.deadline) {
+            Ok(Chosen::This(choice)) => Ok(Heard::Said(choice.decision)),
+            Ok(Chosen::Left) => Ok(Heard::Skipped),
+            Ok(Chosen::Interrupted) => Ok(Heard::Left),
+            Ok(Chosen::TooLate) => {
+                out.line(Mark::Warn.with("Nobody waits for it any more: nothing was done."))?;
+                Ok(Heard::Skipped)
+            }
             // The end of input, and whatever else is not an answer.
             Err(other) => Err(Problem::new(format!(
                 "The prompt ended ({other}); the question stays as it is."
@@ -259,6 +260,15 @@ pub(crate) fn card(out: &mut Out, question: &Question, now: u64) -> Result<(), P
     }
     for (path, runs) in question.runs() {
         out.line(format_args!("  runs     {}: {runs}", named(path.shown())))?;
+    }
+    if question.facts.unkept {
+        out.line("  undo     the store is full of what was displaced within 24 hours; portcullis undo prune frees it")?;
+    }
+    if question.facts.more_below > 0 {
+        let more = question.facts.more_below;
+        out.line(format_args!(
+            "  runs     and {more} more below it that are protected"
+        ))?;
     }
     let client = question
         .subject

@@ -331,10 +331,26 @@ impl Report {
         match World::open(settings, Purpose::Look) {
             Ok(world) => {
                 let roots = world.authority.roots().count();
-                self.fine(format_args!("the gate opens over {roots} roots"))
+                self.fine(format_args!("the gate opens over {roots} roots"))?;
+                self.named(&world)
             }
             Err(problem) => self.problem(&problem),
         }
+    }
+
+    /// What runs, or is trusted, and stands where agents work.
+    fn named(&mut self, world: &World) -> Result<(), Problem> {
+        for (root, file) in world.authority.named_inside() {
+            self.weak(
+                format_args!(
+                    "{} stands inside the root {root}: {} (agents cannot change it; what it loads from there, they can)",
+                    file.what,
+                    file.path.display()
+                ),
+                "move it out of what is served, and name its new place",
+            )?;
+        }
+        Ok(())
     }
 
     fn end(mut self) -> Result<Ending, Problem> {
@@ -374,6 +390,8 @@ fn sample_call() -> HookCall {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         }),
     }
 }

@@ -128,6 +128,13 @@ pub(crate) fn tell_roots(world: &World, log: Log) {
             )),
         }
     }
+    for (root, file) in world.authority.named_inside() {
+        log.warn(format_args!(
+            "{} stands inside the root {root}, at {}: agents cannot change it, but move it out of what they are served",
+            file.what,
+            file.path.display()
+        ));
+    }
 }
 
 /// Puts right what a crash left, beside the start and not before it. What is

@@ -27,7 +27,13 @@ pub(crate) fn run(
         ..Overrides::default()
     };
     let settings = settings::resolve(everywhere, env, &overrides)?;
-    let world = World::open(&settings, Purpose::Look)?;
+    // What is put right gets its closing line: the audit is opened for it.
+    let purpose = if args.dry_run {
+        Purpose::Look
+    } else {
+        Purpose::Serve
+    };
+    let world = World::open(&settings, purpose)?;
     let found = world.authority.recover(&world.data, args.dry_run)?;
     let mut out = Out::stdout();
     if found.is_empty() {

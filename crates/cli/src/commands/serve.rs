@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_files::shared_secret;
-use portcullis_gate::{Caller, Clock, RootSpec};
+use portcullis_gate::{Caller, Clock, Entitlements, RootSpec};
 use portcullis_policy::RootPolicy;
 use portcullis_process::take_all_handles;
 use portcullis_proto::{Group, Mode, Principal, RootId, RootKind, ScopeSet, Secret, Subject};
@@ -300,6 +300,19 @@ struct Serving {
     gateway: Arc<Gateway>,
 }
 
+/// What people have here: the default of each root, and what the settings grant
+/// them. Those grants leave the book, because they hold for whoever presents a
+/// credential, as far as its scopes go, and no longer than it.
+fn entitlements(world: &World) -> Entitlements {
+    let roots = world.authority.roots();
+    let entries = roots.map(|declared| Arc::clone(declared.entry()));
+    let granted = world.authority.gate().grants().take(|grant| {
+        let to = &grant.principal;
+        matches!(to, Principal::User { .. } | Principal::Token { .. })
+    });
+    Entitlements::new(entries.collect(), granted)
+}
+
 fn server(
     settings: &Settings,
     world: &World,
@@ -307,22 +320,23 @@ fn server(
     log: Log,
 ) -> Result<Serving, Problem> {
     let gate = Arc::clone(world.authority.gate());
-    let roots: Vec<RootId> = world
-        .authority
-        .roots()
-        .map(|declared| declared.entry().id().clone())
-        .collect();
+    let entitled = Arc::new(entitlements(world));
+    let serves_files = world.authority.roots().next().is_some();
     let mut here = Here::new(Arc::clone(&world.authority));
     if settings.writing.is_on() {
         here = here.writing();
     }
-    let extensions = Arc::new(Extensions::new(here.clone(), world.data.clone()));
-    let local: Option<Arc<dyn Machine>> = if roots.is_empty() {
-        None
-    } else {
+    let extensions = Arc::new(Extensions::new(
+        here.clone(),
+        world.data.clone(),
+        Arc::clone(&entitled),
+    ));
+    let local: Option<Arc<dyn Machine>> = if serves_files {
         Some(Arc::new(here))
+    } else {
+        None
     };
-    let guests = Guests::new(Arc::clone(&gate), roots)
+    let guests = Guests::new(Arc::clone(&gate), entitled)
         .with_extensions(Arc::clone(&extensions))
         .at_most(place.rate);
     let guests = Arc::new(guests);

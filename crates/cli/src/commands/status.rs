@@ -4,6 +4,7 @@
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
+use portcullis_proto::read_json;
 use serde_json::Value;
 
 use crate::args::{Everywhere, StatusArgs};
@@ -86,7 +87,7 @@ fn said(mut stream: impl Read + Write, word: &str) -> io::Result<Option<Value>> 
         .write_all(format!("{word}\n").as_bytes())
         .and_then(|()| BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut line));
     match asked {
-        Ok(_) => Ok(serde_json::from_str(&line).ok()),
+        Ok(_) => Ok(read_json(line.as_bytes()).ok()),
         Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Ok(None),
         Err(error) => Err(error),
     }

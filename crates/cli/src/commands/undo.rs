@@ -2,6 +2,8 @@
 //! terminal. Each one passes the gate and is in the record like any change;
 //! what is undone can be undone again.
 
+mod prune;
+
 use std::cmp::Reverse;
 use std::future::Future;
 use std::pin::Pin;
@@ -38,6 +40,7 @@ pub(crate) fn run(
         UndoCommand::Show(args) => (&args.place, Purpose::Look),
         UndoCommand::Diff(args) => (&args.place, Purpose::Serve),
         UndoCommand::Apply(args) => (&args.place, Purpose::Serve),
+        UndoCommand::Prune(args) => (&args.place, Purpose::Serve),
     };
     let desk = Desk::open(everywhere, env, place, purpose)?;
     let ended = match command {
@@ -45,6 +48,7 @@ pub(crate) fn run(
         UndoCommand::Show(args) => desk.show(args),
         UndoCommand::Diff(args) => desk.diff(args),
         UndoCommand::Apply(args) => desk.apply(args),
+        UndoCommand::Prune(args) => desk.prune(args),
     };
     desk.world.end();
     ended

@@ -6,7 +6,9 @@ use portcullis_gate::{GrantSource, ManifestPermission};
 use portcullis_policy::{
     Containment, Hardlinks, Misplaced, PatternSet, Rule, Symlinks, parse_rules, read_part,
 };
-use portcullis_proto::{Access, AccessSet, Group, Mode, Principal, RelPath, RootId, RootKind};
+use portcullis_proto::{
+    Access, AccessSet, Extent, Group, Mode, Principal, RelPath, RootId, RootKind,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -199,6 +201,7 @@ impl WrittenGrant {
 
 /// Reads the settings file called `name`.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
+    Extent::of(text.as_bytes()).map_err(|why| Misplaced::at(text, text, why.to_string()))?;
     let file: File<'_> =
         serde_json::from_str(text).map_err(|error| Misplaced::inside(text, text, &error))?;
     let rules = match file.resource_permissions {

@@ -4,7 +4,7 @@
 //! them: they hold whichever directory is lent later. A yes that cannot be taken
 //! over is left out and said, a no that cannot be is a reason to import nothing.
 
-use portcullis_proto::Group;
+use portcullis_proto::{Extent, Group};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
@@ -91,6 +91,7 @@ pub(crate) fn import(text: &str) -> Result<Imported, NotImported> {
         let what = what.split(" at line ").next().unwrap_or_default();
         NotImported::Damaged(error.line(), error.column(), what.to_owned())
     };
+    Extent::of(text.as_bytes()).map_err(|why| NotImported::Damaged(1, 1, why.to_string()))?;
     let theirs: Theirs = serde_json::from_str(text).map_err(damaged)?;
     let dir = theirs.filesystem_dir.filter(|dir| !dir.is_empty());
     let mut left_out = Vec::new();

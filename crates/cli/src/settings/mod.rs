@@ -12,7 +12,7 @@ mod writing;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portcullis_files::{NewModes, Resolver, is_own_there, read_own_text};
+use portcullis_files::{NewModes, OperatorFile, Resolver, is_own_there, read_own_text};
 use portcullis_gate::{GrantSource, RootSpec};
 use portcullis_policy::{Hardlinks, Modes, PatternSet, RootPolicy, Rule, Symlinks};
 use portcullis_proto::{AccessSet, Group, Mode, Principal, RootId, RootKind};
@@ -30,6 +30,7 @@ use crate::args::{
     NewFileModeFlag, PermissionFlags, ResolverFlag, RootFlag, ServeArgs, SymlinksFlag,
 };
 use crate::environment::{Environment, mode_variable};
+use crate::named::{self, Named};
 use crate::problem::Problem;
 
 /// The largest settings file that is read.
@@ -55,6 +56,8 @@ pub(crate) struct Settings {
     /// What the file lists, where one directory is lent alone.
     pub(crate) listed: Vec<Listed>,
     pub(crate) hooks: Vec<HookSetting>,
+    /// Every file that was named to be run, trusted or taken for a key.
+    pub(crate) named: Vec<OperatorFile>,
     pub(crate) log_level: LogLevel,
     pub(crate) log_format: LogFormat,
     pub(crate) resolver: Resolver,
@@ -119,6 +122,8 @@ pub(crate) struct Overrides {
     pub(crate) new_file_mode: NewFileModeFlag,
     /// Whether the working directory stands in where nobody names one.
     pub(crate) default_dir: DefaultDir,
+    /// The files that flags name.
+    pub(crate) named: Vec<Named>,
 }
 
 /// What to serve where nobody names a directory.
@@ -153,6 +158,7 @@ impl From<&McpArgs> for Overrides {
             },
             new_file_mode: typed.new_file_mode,
             default_dir: DefaultDir::Nothing,
+            named: Vec::new(),
         }
     }
 }
@@ -168,6 +174,7 @@ impl From<&ServeArgs> for Overrides {
             log_level: typed.log_level,
             log_format: typed.operating.log_format,
             writing: Writing::Served,
+            named: named::by_serve(typed),
             new_file_mode: typed.new_file_mode,
             ..Self::default()
         }
@@ -181,6 +188,7 @@ impl From<&ConnectArgs> for Overrides {
             permissions: typed.permissions.clone(),
             log_level: typed.log_level,
             writing: Writing::Lent,
+            named: named::by_connect(typed),
             default_dir: DefaultDir::Alone,
             ..Self::default()
         }
@@ -255,6 +263,7 @@ pub(crate) fn resolve(
     let modes = modes(env, &overrides.permissions, written.permissions)?;
     let modes = if denied { modes } else { writing.modes(modes) };
     writing.open(&mut roots);
+    let hooks: Vec<HookSetting> = written.hooks.iter().map(hook).collect();
     Ok(Settings {
         modes,
         writing,
@@ -263,7 +272,8 @@ pub(crate) fn resolve(
         by_path: written.by_path,
         roots,
         listed,
-        hooks: written.hooks.iter().map(hook).collect(),
+        named: named::all(env, &overrides.named, &hooks)?,
+        hooks,
         log_level,
         log_format,
         resolver: match overrides.resolver {

@@ -38,7 +38,7 @@ fn say(port: u16, knock: &Knock<'_>) -> TcpStream {
     let mut stream = loop {
         match TcpStream::connect(("127.0.0.1", port)) {
             Ok(stream) => break stream,
-            Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
+            Err(error) => assert!(began.elapsed() < portcullis_testkit::PATIENCE, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     };
@@ -102,11 +102,11 @@ fn a_page_of_the_server_asks_and_the_person_decides() {
         while tmux.count("May it ask?") == n {
             let knocked = get("GET /health", origin);
             assert!(knocked.starts_with("HTTP/1.1 403"), "{knocked}");
-            assert!(began.elapsed() < Duration::from_secs(20));
+            assert!(began.elapsed() < portcullis_testkit::PATIENCE);
         }
         tmux.keys(&["Up", "Enter"]);
         while !get("GET /health", origin).starts_with("HTTP/1.1 200") {
-            assert!(began.elapsed() < Duration::from_secs(20));
+            assert!(began.elapsed() < portcullis_testkit::PATIENCE);
         }
     }
     std::thread::scope(|scope| {
@@ -381,7 +381,7 @@ fn without_a_port_it_waits_at_7655() {
     let began = Instant::now();
     while tmux.count(waiting) + tmux.count(busy) == 0 {
         assert!(
-            began.elapsed() < Duration::from_secs(20),
+            began.elapsed() < portcullis_testkit::PATIENCE,
             "{}",
             tmux.screen()
         );

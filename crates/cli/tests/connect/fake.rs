@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) const TOKEN: &str = "gw_0123456789abcdef0123456789abcdef";
 
 /// How long something may take before a test has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 #[derive(Default)]
 struct Heard {

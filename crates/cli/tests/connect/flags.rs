@@ -3,8 +3,11 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use crate::fake::{Fake, TOKEN};
 use crate::sandbox::{Came, Sandbox};
+use crate::tmux::Tmux;
 
 /// A daemon nobody watches, until it is dropped.
 pub(crate) struct Daemon(pub(crate) Child);
@@ -26,7 +29,10 @@ impl Daemon {
             .unwrap();
         let began = Instant::now();
         while self.0.try_wait().unwrap().is_none() {
-            assert!(began.elapsed() < Duration::from_secs(10), "it does not end");
+            assert!(
+                began.elapsed() < portcullis_testkit::PATIENCE,
+                "it does not end"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         let mut out = String::new();
@@ -90,23 +96,87 @@ fn without_a_terminal_nothing_is_connected_unless_a_flag_says_so_for_that_server
 }
 
 #[test]
-fn auto_confirm_answers_with_allow_once_and_with_non_interactive_every_question_is_a_no() {
-    for (more, reason) in [
-        (&[][..], None),
-        (&["--non-interactive"][..], Some("approval_unavailable")),
+fn auto_confirm_answers_no_question_and_says_which_flags_do() {
+    for (more, said) in [
+        (&[][..], "portcullis approve --watch"),
+        (&["--non-interactive"][..], "Asked is nobody"),
     ] {
         let (sandbox, fake) = (Sandbox::new(), Fake::start());
+        sandbox.file(".env", "KEY=1");
         let url = fake.url();
         let daemon = Daemon::start(&sandbox, &auto(&url, more), &[]);
         fake.linked();
         fake.write("gw_1", "b.txt", "x");
-        assert_eq!(fake.reply("gw_1").as_deref(), reason, "{more:?}");
-        assert_eq!(sandbox.dir().join("b.txt").exists(), reason.is_none());
+        fake.call("gw_2", "read_file", json!({"filePath": ".env"}));
+        for id in ["gw_1", "gw_2"] {
+            let reason = fake.reply(id);
+            assert_eq!(reason.as_deref(), Some("approval_unavailable"), "{more:?}");
+        }
+        assert!(!sandbox.dir().join("b.txt").exists());
         let came = daemon.end().with(0);
         assert!(came.out.is_empty(), "{came:?}");
+        came.err_has("answers no question")
+            .err_has("--permission-filesystem-write allow")
+            .err_has(said);
         sandbox.run(&["rules", "list"]).out_has("No answer");
         assert_eq!(fake.seen("POST /gateway/disconnect").len(), 1);
     }
+}
+
+#[test]
+fn without_a_terminal_whoever_runs_approve_is_asked() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let url = fake.url();
+    let daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[]);
+    fake.linked();
+    let there = Tmux::run(&sandbox, &["approve", "--watch"]);
+    there.until("Watching for questions", 1);
+    fake.write("gw_1", "b.txt", "x");
+    there.until("Your answer", 1);
+    there.keys(&["1", "Enter"]);
+    assert_eq!(fake.reply("gw_1"), None);
+    assert_eq!(sandbox.text("b.txt"), "x");
+    daemon.end().with(0);
+}
+
+#[test]
+fn confirmed_by_a_flag_the_server_asks_and_only_its_answer_to_that_question_counts() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    sandbox.file(".env", "KEY=1");
+    let url = fake.url();
+    let instance = ["--permission-confirmation", "instance"];
+    let daemon = Daemon::start(&sandbox, &auto(&url, &instance), &[]);
+    fake.linked();
+    let calls = [
+        ("write_file", json!({"filePath": "b.txt", "content": "x"})),
+        ("read_file", json!({"filePath": ".env"})),
+    ];
+    for (n, (tool, arguments)) in calls.into_iter().enumerate() {
+        let id = |step: &str| format!("gw_{n}_{step}");
+        let said = |answer: &str| {
+            let mut arguments = arguments.clone();
+            arguments["_confirmation"] = json!(answer);
+            arguments
+        };
+        // An answer before the question is none, and what is asked is not done.
+        fake.call(&id("early"), tool, said("allowOnce"));
+        let reply = fake.until(&format!("POST /gateway/response/{}", id("early")));
+        let asked = reply["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(asked.contains("GATEWAY_CONFIRMATION_REQUIRED::"), "{reply}");
+        assert!(!sandbox.dir().join("b.txt").exists() || n > 0);
+        fake.call(&id("no"), tool, said("denyOnce"));
+        let reason = fake.reply(&id("no"));
+        assert_eq!(reason.as_deref(), Some("approval_denied"), "{tool}");
+        // The no was the answer; a yes to it comes too late and asks anew.
+        fake.call(&id("late"), tool, said("allowOnce"));
+        let reason = fake.reply(&id("late"));
+        assert_eq!(reason.as_deref(), Some("approval_pending"), "{tool}");
+        fake.call(&id("yes"), tool, said("allowOnce"));
+        assert_eq!(fake.reply(&id("yes")), None, "{tool}");
+    }
+    assert_eq!(sandbox.text("b.txt"), "x");
+    let came = daemon.end().with(0);
+    came.err_has("whoever the server asks");
 }
 
 #[test]
@@ -153,8 +223,11 @@ fn a_first_start_says_nothing_of_the_settings_it_writes() {
     fake.linked();
     let came = daemon.end().with(0);
     assert_eq!(came.out, "");
-    // That it ended, and no word more.
-    assert_eq!(came.err, format!("{url}: disconnected\n"));
+    // What a flag does not do, that it ended, and no word more.
+    let lines: Vec<&str> = came.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{came:?}");
+    assert!(lines[0].contains("--auto-confirm"), "{came:?}");
+    assert_eq!(lines[1], format!("{url}: disconnected"));
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);

@@ -74,18 +74,12 @@ fn a_machine_is_lent_in_the_seeds_dialect_to_a_server_of_ours() {
     args[2] = &pairing;
     let daemon = Daemon::start(&here, &args, &[]);
     let agent = token(&there, "fs:read,fs:write");
-    let began = Instant::now();
-    loop {
-        let read = json!({"filePath": "laptop.txt"});
-        let result = call(&server, &agent, "read_file", &read);
-        let structured = &result["structuredContent"];
-        if structured["content"] == "of the laptop" {
-            assert_eq!(structured["totalLines"], 1);
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_mins(1), "{result}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until_connected(&here);
+    let read = json!({"filePath": "laptop.txt"});
+    let result = call(&server, &agent, "read_file", &read);
+    let structured = &result["structuredContent"];
+    assert_eq!(structured["content"], "of the laptop", "{result}");
+    assert_eq!(structured["totalLines"], 1);
     // What was uploaded, without a round trip.
     let tree = call(&server, &agent, "get_file_tree", &json!({}));
     let tree = tree["structuredContent"]["tree"].as_str().unwrap();
@@ -126,10 +120,12 @@ fn an_agent_of_the_server_works_with_the_lent_machine_through_a_restart() {
             if result["structuredContent"]["content"] == "of the laptop" {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_mins(1), "{result}");
+            assert!(began.elapsed() < portcullis_testkit::PATIENCE, "{result}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
+    // A call before that would bind the token to the server's own files.
+    until_connected(&here);
     until_linked(&server);
     let append = json!({"filePath": "log.txt", "content": "x"});
     call(&server, &agent, "append_file", &append);
@@ -183,15 +179,47 @@ fn when_one_daemon_takes_anothers_place_both_people_see_it() {
 fn where_its_owner_lets_the_server_ask_what_is_answered_there_is_what_counts() {
     let (there, here) = (Sandbox::new(), Sandbox::new());
     let (server, url) = served(&there, "0");
-    let person = sign_in(&server);
-    let person = [("cookie", person.as_str())];
-    let agent = token(&there, "fs:read,fs:write");
     let instance = ["--permission-confirmation", "instance"];
     let tmux = lent_at_a_terminal(&here, &url, &pairing(&there, &url), &instance);
     tmux.until("whoever the server asks", 1);
+    what_is_answered_there_counts(&server, &there, &here);
+    assert_eq!(tmux.count("Esc denies once"), 0, "{}", tmux.screen());
+    tmux.keys(&["C-c"]);
+    tmux.until("ended with 0.", 1);
+}
+
+#[test]
+fn without_a_terminal_the_servers_person_is_asked_where_the_owner_says_so() {
+    let (there, here) = (Sandbox::new(), Sandbox::new());
+    let (server, url) = served(&there, "0");
+    let pairing = pairing(&there, &url);
+    let mut args = auto(&url, &["--permission-confirmation", "instance"]);
+    args[2] = &pairing;
+    let daemon = Daemon::start(&here, &args, &[]);
+    until_connected(&here);
+    what_is_answered_there_counts(&server, &there, &here);
+    daemon.end().with(0);
+}
+
+/// Waits until the daemon of this machine is linked, and makes no call.
+fn until_connected(here: &Sandbox) {
+    let began = Instant::now();
+    let status = || here.run(&["status", "--json"]);
+    while !status().out.contains("\"connected\"") {
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_mins(1), "{:?}", status());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Calls of an agent end with a question, and do what a person of the server says.
+fn what_is_answered_there_counts(server: &Served, there: &Sandbox, here: &Sandbox) {
+    let person = sign_in(server);
+    let person = [("cookie", person.as_str())];
+    let agent = token(there, "fs:read,fs:write");
     for (path, decision) in [("yes.txt", "allow_once"), ("no.txt", "deny_once")] {
         let write = json!({"filePath": path, "content": "x"});
-        let asked = call(&server, &agent, "write_file", &write);
+        let asked = call(server, &agent, "write_file", &write);
         let asked = &asked["structuredContent"];
         assert_eq!(asked["reason"], "approval_pending", "{asked}");
         let question = asked["questionId"].as_str().unwrap();
@@ -201,12 +229,12 @@ fn where_its_owner_lets_the_server_ask_what_is_answered_there_is_what_counts() {
             "{waiting}"
         );
         // Until somebody says so, nothing is done.
-        call_with(&server, &agent, "write_file", &write, Some(question));
+        call_with(server, &agent, "write_file", &write, Some(question));
         assert!(!here.dir().join(path).exists());
         let line = format!("POST /approvals/{question}");
         let answer = json!({ "decision": decision }).to_string();
         server.ask(&line, &person, &answer).with(200);
-        let came = call_with(&server, &agent, "write_file", &write, Some(question));
+        let came = call_with(server, &agent, "write_file", &write, Some(question));
         let is_yes = decision == "allow_once";
         assert_eq!(here.dir().join(path).exists(), is_yes, "{came}");
         assert_eq!(came["isError"] == true, !is_yes, "{came}");
@@ -215,9 +243,6 @@ fn where_its_owner_lets_the_server_ask_what_is_answered_there_is_what_counts() {
         }
     }
     assert_eq!(here.text("yes.txt"), "x");
-    assert_eq!(tmux.count("Esc denies once"), 0, "{}", tmux.screen());
-    tmux.keys(&["C-c"]);
-    tmux.until("ended with 0.", 1);
 }
 
 /// How many calls to linked machines were begun, as the record has it.
@@ -254,10 +279,12 @@ fn a_server_that_is_told_to_end_tells_its_callers_and_the_daemon_comes_back_to_t
             if result["structuredContent"]["content"] == "of the laptop" {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_mins(1), "{result}");
+            assert!(began.elapsed() < portcullis_testkit::PATIENCE, "{result}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
+    // A call before that would bind the token to the server's own files.
+    until_connected(&here);
     until_linked(&server);
     let append = json!({"filePath": "log.txt", "content": "x"});
     // A machine that does not answer now.
@@ -267,7 +294,10 @@ fn a_server_that_is_told_to_end_tells_its_callers_and_the_daemon_comes_back_to_t
         let called = scope.spawn(|| call(&server, &agent, "append_file", &append));
         let began = Instant::now();
         while begun(&there) == before {
-            assert!(began.elapsed() < Duration::from_mins(1), "it is not sent");
+            assert!(
+                began.elapsed() < portcullis_testkit::PATIENCE,
+                "it is not sent"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         signal(server.pid(), "-TERM");

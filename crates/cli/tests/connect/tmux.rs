@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::sandbox::Sandbox;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 pub(crate) struct Tmux {
     socket: PathBuf,
@@ -92,6 +92,19 @@ impl Tmux {
         self.press(keys);
         // A prompt that is being drawn anew hears the next ones.
         std::thread::sleep(Duration::from_millis(150));
+    }
+
+    /// Presses a number until its choice is pointed at: none is for a moment after
+    /// something else was typed.
+    #[track_caller]
+    pub(crate) fn point_at(&self, number: usize) {
+        let (pointed, key) = (format!("> {number}. "), number.to_string());
+        let began = Instant::now();
+        while self.count(&pointed) == 0 {
+            assert!(began.elapsed() < PATIENCE, "{}", self.screen());
+            std::thread::sleep(Duration::from_millis(750));
+            self.keys(&[&key]);
+        }
     }
 
     /// What is on it, lines that it broke put together again.

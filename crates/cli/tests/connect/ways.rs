@@ -18,7 +18,7 @@ use crate::served::Served;
 const FAR: &str = "http://instance.example";
 /// And the one of the certificate below.
 const NAMED: &str = "portcullis.test";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 /// A file among the tests of another crate.
 fn tls(name: &str) -> String {

@@ -1,5 +1,6 @@
 //! Questions, answered from another process.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc;
@@ -29,7 +30,7 @@ pub(crate) fn answer_next(sandbox: &Sandbox, decision: &str, act: impl FnOnce() 
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert!(line.starts_with("Watching"), "{line}");
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + portcullis_testkit::PATIENCE;
     let shown = thread::scope(|scope| {
         let acting = scope.spawn(act);
         let shown = loop {
@@ -103,7 +104,7 @@ fn where_nobody_watches_the_answer_is_no_at_once() {
     let asked = Instant::now();
     let read = client.read(".env");
     assert_eq!(read["isError"], json!(true));
-    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(asked.elapsed() < portcullis_testkit::promised(Duration::from_secs(5)));
     assert!(
         !sandbox.data().join("state.db").exists(),
         "no question, no database"
@@ -146,6 +147,8 @@ fn waiting(n: usize) -> Question {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         },
         class: Some("secret".to_owned()),
         source: "builtin:secret".to_owned(),
@@ -180,10 +183,43 @@ fn whoever_watches_is_shown_all_that_waits() {
             .try_for_each(|card| shows.send(card))
     });
     for n in 0..MANY {
-        let card = shown.recv_timeout(Duration::from_secs(20));
+        let card = shown.recv_timeout(portcullis_testkit::PATIENCE);
         let card = card.unwrap_or_else(|_| panic!("the question {n} is not shown"));
         assert!(card.ends_with(&format!("q_{n}")), "{n}: {card}");
     }
     watcher.kill().ok();
     watcher.wait().unwrap();
+}
+
+#[test]
+fn a_root_inside_a_protected_directory_keeps_its_classes() {
+    let sandbox = Sandbox::new();
+    for dir in [".aws", ".git/hooks", "plain"] {
+        fs::create_dir_all(sandbox.dir().join(dir)).unwrap();
+    }
+    sandbox.file(".aws/credentials", "aws_secret_access_key = x\n");
+    sandbox.file("plain/credentials", "of nobody\n");
+    let mut client = sandbox.serve_below(".aws", &[]);
+    let read = client.read("credentials");
+    assert_eq!(read["structuredContent"]["reason"], "approval_unavailable");
+    let found = client.call("search_files", json!({"query": "aws_secret"}));
+    assert_eq!(found["structuredContent"]["reason"], "approval_unavailable");
+    assert_eq!(client.leave(), 0);
+    for dir in [".git", ".git/hooks"] {
+        let mut client = sandbox.serve_below(dir, &["--write"]);
+        let path = if dir == ".git" {
+            "hooks/pre-commit"
+        } else {
+            "pre-commit"
+        };
+        let call = json!({"filePath": path, "content": "evil"});
+        let written = client.call("write_file", call);
+        let reason = &written["structuredContent"]["reason"];
+        assert_eq!(reason, "approval_unavailable", "{written}");
+        assert_eq!(client.leave(), 0);
+    }
+    // A name that is in no table protects nothing.
+    let mut client = sandbox.serve_below("plain", &[]);
+    assert_eq!(client.read("credentials")["isError"], json!(false));
+    assert_eq!(client.leave(), 0);
 }

@@ -15,6 +15,7 @@ mod hammer;
 mod help;
 mod links;
 mod mcp;
+mod named;
 mod policy;
 mod recorded;
 mod sandbox;

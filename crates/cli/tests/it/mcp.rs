@@ -2,7 +2,7 @@
 //! nothing but the wire is on its standard output.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -168,7 +168,7 @@ fn a_rule_removed_elsewhere_stops_holding() {
     // Without a watcher nobody can be asked any more, so it is refused; the
     // watcher of before counts for five seconds and must be gone.
     let mut refused = false;
-    while removed.elapsed() < Duration::from_secs(10) && !refused {
+    while removed.elapsed() < portcullis_testkit::PATIENCE && !refused {
         let explained = sandbox.run(&["policy", "explain", ".env"]);
         assert!(explained.out.contains("asks you"), "{explained:?}");
         refused = client.read(".env")["isError"] == json!(true);

@@ -115,7 +115,12 @@ impl Sandbox {
 
     /// A server over the directory, after its handshake.
     pub(crate) fn serve(&self, args: &[&str]) -> Client {
-        let mut all = vec!["mcp", "--dir", "."];
+        self.serve_below(".", args)
+    }
+
+    /// The same over a directory below it.
+    pub(crate) fn serve_below(&self, dir: &str, args: &[&str]) -> Client {
+        let mut all = vec!["mcp", "--dir", dir];
         all.extend(args);
         let mut child = self
             .command(&all)

@@ -173,3 +173,39 @@ fn what_was_asked_about_can_be_put_back_by_the_person_who_types_it() {
         .out_has("✓ put back");
     assert_eq!(sandbox.text(".envrc"), "export A=1\n");
 }
+
+#[test]
+fn what_undo_keeps_is_freed_by_a_person_who_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run(&["undo", "prune", "--yes"])
+        .with(0)
+        .out_has("Nothing is kept here");
+    let mut client = sandbox.serve(&["--write"]);
+    let edited = edit(&mut client, "two", "2");
+    assert_eq!(client.leave(), 0);
+    // It is shown first; where nobody can be asked, nothing goes without a word.
+    sandbox
+        .run(&["undo", "prune"])
+        .with(2)
+        .out_has("1 operation, 8")
+        .err_has("portcullis undo prune --yes");
+    sandbox
+        .run(&["undo", "prune", "--older-than", "1h", "--yes"])
+        .with(0)
+        .out_has("Nothing is kept here");
+    sandbox.run(&["undo", "list"]).with(0).out_has(&edited);
+    sandbox
+        .run(&["undo", "prune", "--yes"])
+        .with(0)
+        .out_has("freed  1 operation,");
+    sandbox
+        .run(&["undo", "list"])
+        .with(0)
+        .out_has("Nothing can be undone here");
+    assert_eq!(sandbox.text("a.txt"), "one\n2\n");
+    sandbox
+        .run(&["audit", "query", "--subject", "user:me"])
+        .with(0)
+        .out_has("undo prune: 1");
+}

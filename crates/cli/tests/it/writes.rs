@@ -1,7 +1,10 @@
 //! Writing as the flags switch it on, and what a crash leaves.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -183,4 +186,54 @@ fn what_a_kill_leaves_is_recovered_and_the_file_is_whole() {
         assert_eq!(names, ["a.txt"], "round {round}");
     }
     sandbox.run(&["audit", "verify"]).with(0);
+}
+
+#[test]
+fn what_recover_puts_right_has_its_closing_line() {
+    let sandbox = Sandbox::new();
+    sandbox.file("a.txt", "old\n");
+    let mut client = sandbox.serve(&["--write"]);
+    // Killed when it is about to put the new file in place.
+    let mut tracer = Command::new("strace")
+        .args(["-f", "-e", "inject=renameat2:signal=SIGKILL", "-p"])
+        .arg(client.pid().to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(tracer.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    assert!(line.contains("attached"), "{line}");
+    let arguments = json!({"filePath": "a.txt", "content": "new\n"});
+    client.send(
+        &json!({"jsonrpc": "2.0", "id": 900, "method": "tools/call", "params":
+        {"name": "write_file", "arguments": arguments}}),
+    );
+    std::io::copy(&mut told, &mut std::io::sink()).unwrap();
+    tracer.wait().unwrap();
+    client.kill();
+    assert_eq!(unclosed(&sandbox).len(), 1);
+    sandbox.run(&["recover"]).with(0).out_has("put right");
+    assert_eq!(unclosed(&sandbox), Vec::<String>::new());
+    sandbox.run(&["recover"]).with(0).out_has("nothing to do");
+    sandbox.run(&["audit", "verify"]).with(0);
+}
+
+/// The requests whose opening line has no closing line.
+fn unclosed(sandbox: &Sandbox) -> Vec<String> {
+    let exported = sandbox.run(&["audit", "export"]).with(0).out;
+    let lines: Vec<Value> = exported
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let of = |phase: &str| -> BTreeSet<String> {
+        let lines = lines.iter().filter(|line| line["phase"] == phase);
+        lines
+            .map(|line| line["requestId"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let opened = of("opening");
+    assert!(!opened.is_empty(), "nothing was opened: {exported}");
+    opened.difference(&of("closing")).cloned().collect()
 }

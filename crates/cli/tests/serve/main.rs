@@ -15,6 +15,7 @@ mod collector;
 mod issuer;
 mod links;
 mod logs;
+mod named;
 mod otlp;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "the other test binary uses all of it")]

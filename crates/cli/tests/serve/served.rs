@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::sandbox::Sandbox;
 
 /// Longer than anything may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 /// A server that listens.
 pub(crate) struct Served {

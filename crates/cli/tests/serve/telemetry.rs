@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use portcullis_testkit::{holds_times, promised};
 use serde_json::Value;
 
 use crate::collector::{Collector, Manner};
@@ -392,7 +393,7 @@ fn what_is_left_is_told_at_the_end() {
     }
     let began = Instant::now();
     server.end();
-    assert!(began.elapsed() < FLUSHED);
+    assert!(began.elapsed() < promised(FLUSHED));
     assert_eq!(collector.spans().len(), 20);
     // Every ten seconds is not yet: this is the end's.
     let metrics = collector.to("/v1/metrics");
@@ -542,7 +543,8 @@ fn a_collector_that_misbehaves_slows_nobody_and_fills_no_memory() {
             }
             (on_took, off_took) = (on.iter().sum(), off_too.iter().sum());
             (on_best, off_best) = (*on.iter().min().unwrap(), *off_too.iter().min().unwrap());
-            is_slowed = on_best >= off_best * 2 || on_took >= off_took * 2 + WAITED;
+            let is_dearer = holds_times() && on_best >= off_best * 2;
+            is_slowed = is_dearer || on_took >= off_took * 2 + promised(WAITED);
             if !is_slowed {
                 break;
             }
@@ -565,7 +567,7 @@ fn a_collector_that_misbehaves_slows_nobody_and_fills_no_memory() {
         .unwrap();
         assert!(!is_slowed, "{on_best:?} {off_best:?} {told}");
         assert!(holds < idle + 8 * 1024, "{told}");
-        assert!(ended < FLUSHED, "{told}");
+        assert!(ended < promised(FLUSHED), "{told}");
         let is_taken = name == "Takes";
         if is_taken {
             let spans = collector.as_ref().unwrap().spans().len();

@@ -306,7 +306,7 @@ impl Fake {
 
     /// Waits until so many requests of a kind have come; the last of them.
     pub(crate) async fn until(&self, what: &str, count: usize) -> Seen {
-        self.until_within(what, count, Duration::from_secs(20))
+        self.until_within(what, count, portcullis_testkit::PATIENCE)
             .await
     }
 

@@ -192,7 +192,7 @@ impl Lent {
 
     /// Waits for its end.
     pub(crate) async fn ended(self) -> Ended {
-        let ended = tokio::time::timeout(Duration::from_mins(1), self.task).await;
+        let ended = tokio::time::timeout(portcullis_testkit::PATIENCE, self.task).await;
         ended.expect("an end").unwrap()
     }
 

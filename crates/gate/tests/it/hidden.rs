@@ -205,6 +205,8 @@ fn a_hand_that_resolves_something_else_gets_no_permit() {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     let mut verb = honest.clone();
     verb.verb = Verb::Write;

@@ -310,6 +310,8 @@ impl Rig {
                 shown: found.shown,
                 shrinks: found.shrinks,
                 below: Vec::new(),
+                more_below: 0,
+                unkept: false,
             },
         })
     }

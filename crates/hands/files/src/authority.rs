@@ -8,12 +8,13 @@ use portcullis_gate::{Caller, Gate, Grant, GrantSource, RootEntry, RootSpec};
 use portcullis_proto::{AccessSet, Failure, Principal, Reason, RelPath, RootId, Verb};
 
 use crate::hashes::Hashes;
+use crate::operator::{OperatorFile, OperatorRole, Way};
 use crate::options::NewModes;
 use crate::private_dir::PrivateDir;
 use crate::root::{Resolver, Root};
 use crate::scoped::ScopedFs;
 use crate::seen::Seen;
-use crate::undo::UndoStore;
+use crate::undo::{MAX_BYTES, UndoStore, weight};
 use crate::writing::Tickets;
 
 /// A root that was declared: what the gate knows of it, and the pinned handle.
@@ -39,8 +40,9 @@ impl Declared {
         modes: NewModes,
         data: Option<PrivateDir>,
     ) -> Arc<Self> {
+        let policy = spec.policy.beginning_at(root.host_path());
         Arc::new(Self {
-            entry: RootEntry::new(spec),
+            entry: RootEntry::new(RootSpec { policy, ..spec }),
             root: Arc::new(root),
             tickets: Tickets::default(),
             seen: Seen::default(),
@@ -96,6 +98,33 @@ impl Declared {
         let store = Arc::new(UndoStore::open(data, &self.root)?);
         Ok(Some(Arc::clone(self.undo.get_or_init(|| store))))
     }
+
+    /// Whether the store has to be looked at before it can be said whether it
+    /// has room.
+    pub(crate) fn undo_needs_look(&self) -> bool {
+        self.data.is_some() && self.undo.get().is_none_or(|store| store.needs_look())
+    }
+
+    /// Looks at the store, if there is one; none is made.
+    pub(crate) fn look_at_undo(&self) {
+        match (self.undo.get(), &self.data) {
+            (Some(store), _) => store.look(),
+            (None, Some(data)) => {
+                if let Some(store) = UndoStore::existing(data, &self.root) {
+                    self.undo.get_or_init(|| Arc::new(store));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Whether what a change displaces, so many bytes, has no room in the store.
+    pub(crate) fn lacks_room_for(&self, bytes: u64) -> bool {
+        match self.undo.get() {
+            Some(store) => store.is_full_for(bytes),
+            None => self.data.is_some() && weight(bytes) > MAX_BYTES,
+        }
+    }
 }
 
 /// Where a caller's path was found to belong: by string work alone.
@@ -114,6 +143,9 @@ pub struct Authority {
     roots: BTreeMap<RootId, Arc<Declared>>,
     default: Option<RootId>,
     own_state: Vec<PathBuf>,
+    /// What the operator named, and where it stands inside a root.
+    pub(crate) named: Vec<OperatorFile>,
+    pub(crate) inside: Vec<(RootId, OperatorFile)>,
     home: Option<PathBuf>,
     modes: NewModes,
     data: Option<PrivateDir>,
@@ -132,6 +164,8 @@ impl Authority {
             roots: BTreeMap::new(),
             default: None,
             own_state,
+            named: Vec::new(),
+            inside: Vec::new(),
             home,
             modes: NewModes::default(),
             data: None,
@@ -151,8 +185,13 @@ impl Authority {
     /// Whether `path`, every link in it resolved, is Portcullis's own.
     pub(crate) fn is_own_state(&self, path: &str) -> bool {
         let data = self.data.as_ref().map(PrivateDir::path);
+        let keys = self
+            .named
+            .iter()
+            .filter(|file| file.role == OperatorRole::Key)
+            .map(|file| file.path.as_path());
         let own = self.own_state.iter().map(PathBuf::as_path).chain(data);
-        own.into_iter()
+        own.chain(keys)
             .any(|own| Path::new(path).starts_with(real_path(own)))
     }
 
@@ -199,6 +238,13 @@ impl Authority {
             }
             spec.policy.own_state.extend(places);
         }
+        // The settings may be reached by a link: it leads elsewhere for nobody.
+        for link in self.own_state.iter().flat_map(|own| Way::to(own).links) {
+            let places = root.places_of(&link)?;
+            let below = places.into_iter().filter(|at| *at != RelPath::root());
+            spec.policy.fixed.extend(below);
+        }
+        self.protect_named(&root, &mut spec)?;
         let id = spec.id.clone();
         let declared = Declared::over(root, spec, self.modes, self.data.clone());
         self.default.get_or_insert_with(|| id.clone());
@@ -217,6 +263,8 @@ impl Authority {
             roots,
             default,
             own_state: self.own_state.clone(),
+            named: self.named.clone(),
+            inside: self.inside.clone(),
             home: self.home.clone(),
             modes: self.modes,
             data: self.data.clone(),

@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use portcullis_gate::{Permit, Settled};
+use portcullis_gate::{Attempt, Permit, Settled};
 use portcullis_policy::Terms;
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::deeds::{Changing, change};
 use crate::guards::{Expecting, check, mismatch, must_be_there, takes_most};
 use crate::options::{Changed, Expect, TextShape, WriteMode, WriteOptions};
+use crate::pinning::{in_a_row, is_looked_into, may_be_exposed, with_options};
 use crate::scoped::{INLINE_BYTES, ScopedFs, elsewhere};
-use crate::showing;
+use crate::showing::{self, Telling};
 use crate::text::{
     self, Bom, Charset, Edit, EncodingChoice, PROBE_BYTES_MCP, WriteEncoding, WriteEnding,
     WriteText,
@@ -72,6 +73,8 @@ struct Learnt {
     outrun: AtomicBool,
     /// It does not fit what is there, and would not the next time.
     settled: AtomicBool,
+    /// It was made on a change of somebody else's, which its caller has not seen.
+    rebased: AtomicBool,
     /// How its text is written.
     text: Mutex<Option<TextShape>>,
 }
@@ -132,7 +135,11 @@ impl ScopedFs {
             path,
             want: Want::FileOrNothing,
             options,
-            shown: digest(content.as_bytes()),
+            shown: if how == WriteText::default() {
+                digest(content.as_bytes())
+            } else {
+                in_a_row([content.as_bytes(), format!("{how:?}").as_bytes()])
+            },
             size: Some(content.len() as u64),
             make: Arc::new(move |before, _| {
                 let old = before.and_then(|before| before.bytes);
@@ -191,19 +198,18 @@ impl ScopedFs {
         encoding: EncodingChoice,
         options: &WriteOptions,
     ) -> Result<Changed, Failure> {
-        let mut told = Vec::new();
-        for edit in &edits {
-            told.extend_from_slice(edit.old.as_bytes());
-            told.push(0);
-            told.extend_from_slice(edit.new.as_bytes());
-            told.push(u8::from(edit.all));
-        }
+        let named = format!("{encoding:?}");
+        let told = edits.iter().flat_map(|edit| {
+            let all: &[u8] = if edit.all { b"all" } else { b"one" };
+            [edit.old.as_bytes(), edit.new.as_bytes(), all]
+        });
+        let shown = in_a_row(told.chain([named.as_bytes()]));
         self.put(Plan {
             verb: Verb::Edit,
             path,
             want: Want::File,
             options,
-            shown: digest(&told),
+            shown,
             size: None,
             make: Arc::new(move |before, moved_on| {
                 let old = whole(before.ok_or(Reason::NotFound)?)?;
@@ -239,8 +245,9 @@ impl ScopedFs {
 
     /// Changes the permission bits of a file or directory.
     pub async fn chmod(&self, path: &str, mode: u32) -> Result<Receipt, Failure> {
+        let shown = digest(&mode.to_le_bytes());
         let permit = self
-            .changing(Verb::Chmod, path, None, |path, terms| {
+            .changing(Verb::Chmod, path, Some(shown), |path, terms| {
                 if mode & !0o777 != 0 {
                     return Err(Failure::new(
                         Reason::BadArguments,
@@ -248,12 +255,14 @@ impl ScopedFs {
                     ));
                 }
                 let mut deed = self.deed(Verb::Chmod, path, terms, Want::Existing)?;
-                deed.shown = Some(digest(&mode.to_le_bytes()));
+                deed.unkept = self.declared().lacks_room_for(0);
+                deed.shown = Some(shown);
                 Ok(deed)
             })
             .await?;
         let undo = self.undo();
         let path = permit.deed().place.path.clone();
+        let reads = permit.terms().reads_unasked(&path) && self.may_read();
         let seen = self.last_seen(&path);
         let (receipt, was_seen) = elsewhere(move || {
             change(permit, |deed, _, live| {
@@ -274,7 +283,8 @@ impl ScopedFs {
         if was_seen {
             self.note_seen(&path, &receipt.version);
         }
-        Ok(receipt)
+        // Of a directory nothing is told by its size.
+        Ok(receipt.shown_to(reads))
     }
 
     /// Tries a change of one file until it meets no other.
@@ -302,12 +312,13 @@ impl ScopedFs {
         asks_about_shrinking: bool,
         learnt: &Arc<Learnt>,
     ) -> Result<Changed, Failure> {
+        let shown = with_options(Some(plan.shown), plan.options);
         let permit = self
-            .changing(plan.verb, plan.path, None, |path, terms| {
+            .changing(plan.verb, plan.path, shown, |path, terms| {
                 let mut deed = self
                     .deed(plan.verb, path, terms, plan.want)
                     .map_err(|why| taken(why, plan.options.mode))?;
-                deed.shown = Some(plan.shown);
+                deed.shown = shown;
                 let size = deed.place.base.as_ref().map(|base| base.meta.size);
                 must_be_there(&deed.place, plan.options.mode)?;
                 if !plan.options.parents && !deed.place.missing.is_empty() {
@@ -319,11 +330,16 @@ impl ScopedFs {
                 }
                 let most = plan.options.max_bytes;
                 if plan.verb == Verb::Edit && size.is_some_and(|size| size > most) {
-                    return Err(Failure::new(
+                    let telling = Telling {
+                        verb: plan.verb,
+                        tells: self.tells(&deed.place.path, terms),
+                    };
+                    return Err(telling.of(Failure::new(
                         Reason::TooLarge,
                         format!("Files of up to {most} bytes are edited, and it is larger."),
-                    ));
+                    )));
                 }
+                deed.unkept = size.is_some_and(|size| self.declared().lacks_room_for(size));
                 let told = size.zip(plan.size);
                 deed.shrinks = asks_about_shrinking
                     || told.is_some_and(|(before, after)| text::shrinks(before, after));
@@ -331,7 +347,14 @@ impl ScopedFs {
             })
             .await?;
         let path = permit.deed().place.path.clone();
-        let may_see = permit.terms().reads_unasked(&path) && self.may_be_shown();
+        let may_read = permit.terms().reads_unasked(&path) && self.may_read();
+        let may_see = may_read && self.may_be_shown();
+        let telling = Telling {
+            verb: plan.verb,
+            // Whoever names the hash of it has read it.
+            tells: self.tells(&path, permit.terms())
+                || (may_read && matches!(plan.options.expect, Expect::Hash(_))),
+        };
         let asked_about_shrinking = permit.deed().shrinks;
         let (expecting, mode) = (
             self.expecting(&path, &plan.options.expect),
@@ -358,15 +381,17 @@ impl ScopedFs {
                         learnt.settled.store(moved_on, Ordering::Relaxed);
                         fits?;
                     }
+                    learnt.rebased.store(moved_on, Ordering::Relaxed);
                     // What is refused on what is there now is refused again.
                     let Made { bytes, text } = make(before, moved_on)
-                        .inspect_err(|_| learnt.settled.store(true, Ordering::Relaxed))?;
+                        .inspect_err(|_| learnt.settled.store(true, Ordering::Relaxed))
+                        .map_err(|why| telling.of(why))?;
                     let size = bytes.len() as u64;
                     if size > limit {
-                        return Err(Failure::new(
+                        return Err(telling.of(Failure::new(
                             Reason::TooLarge,
                             format!("It would have {size} bytes; {limit} are the most."),
-                        ));
+                        )));
                     }
                     let was = before.map_or(0, |before| before.meta.size);
                     if text::shrinks(was, size) && !asked_about_shrinking {
@@ -387,24 +412,52 @@ impl ScopedFs {
             })
         })
         .await?;
-        self.note_seen(&published.receipt.path, &published.receipt.version);
+        let diff = showing::of_written(&published, may_see);
+        let (bytes, created) = (published.receipt.bytes, published.receipt.created);
+        let mut receipt = published.receipt;
+        if told.rebased.load(Ordering::Relaxed) {
+            // Somebody's change is in it that the caller has not seen: nothing it
+            // is told lets it write over that.
+            receipt = receipt.rebased_over(self.last_seen(&path), telling.tells);
+        } else if plan.verb == Verb::Write || telling.tells || created || !self.is_hooked() {
+            self.note_seen(&receipt.path, &receipt.version);
+        }
+        receipt = receipt.shown_to(may_see);
+        receipt.bytes = bytes.filter(|_| telling.tells || created);
         Ok(Changed {
-            diff: showing::of_written(&published, may_see),
-            receipt: published.receipt.shown_to(may_see),
-            text: told.text(),
+            receipt,
+            diff,
+            text: told.text().filter(|_| telling.tells || created),
             ignored_by,
         })
     }
 
-    /// From attempt to permit, for a change of one place or of two.
+    /// From attempt to permit, for a change of one place, and of what is written
+    /// there as far as the call tells.
     pub(crate) async fn changing(
         &self,
         verb: Verb,
         alleged: &str,
-        to: Option<(&Self, &str)>,
+        shown: Option<Digest>,
         resolve: impl Fn(&RelPath, &Terms) -> Result<Changing, Failure>,
     ) -> Result<Permit<Changing>, Failure> {
+        self.look_at_undo().await;
+        let (attempt, path) = self.attempted(verb, alleged, None, shown)?;
+        attempt.enter(|terms| resolve(&path, terms)).await
+    }
+
+    /// The attempt of a change, and the path it names first.
+    fn attempted(
+        &self,
+        verb: Verb,
+        alleged: &str,
+        to: Option<(&Self, &str)>,
+        shown: Option<Digest>,
+    ) -> Result<(Attempt, RelPath), Failure> {
         let mut attempt = self.attempt(verb, alleged)?;
+        if let Some(shown) = shown {
+            attempt = attempt.showing(shown);
+        }
         let path = attempt.path();
         if let Some((to, destination)) = to {
             attempt = attempt.and(to.declared().entry(), destination, Access::Write)?;
@@ -412,7 +465,42 @@ impl ScopedFs {
         if verb == Verb::Move {
             attempt = attempt.and(self.declared().entry(), alleged, Access::Delete)?;
         }
-        attempt.enter(|terms| resolve(&path, terms)).await
+        Ok((attempt, path))
+    }
+
+    /// As [`changing`](Self::changing), where what is asked about may stand deep in
+    /// what was named: `look` finds it, on a thread that may wait for the disk.
+    pub(crate) async fn changing_after_look(
+        &self,
+        verb: Verb,
+        alleged: &str,
+        to: Option<(&Self, &str)>,
+        shown: Option<Digest>,
+        resolve: impl Fn(&RelPath, &Terms) -> Result<Changing, Failure>,
+        look: impl Fn(&mut Changing, &Terms) -> Result<(), Failure> + Clone + Send + 'static,
+    ) -> Result<Permit<Changing>, Failure> {
+        for scope in [Some(self), to.map(|(to, _)| to)].into_iter().flatten() {
+            scope.look_at_undo().await;
+        }
+        let (attempt, path) = self.attempted(verb, alleged, to, shown)?;
+        let may_read = self.may_read();
+        attempt
+            .enter_in_time(|terms| {
+                let (resolved, look) = (resolve(&path, &terms), look.clone());
+                async move {
+                    let mut deed = resolved?;
+                    if !is_looked_into(&deed) {
+                        return Ok(deed);
+                    }
+                    elsewhere(move || {
+                        look(&mut deed, &terms)?;
+                        may_be_exposed(&deed, may_read)?;
+                        Ok(deed)
+                    })
+                    .await
+                }
+            })
+            .await
     }
 
     pub(crate) fn deed(
@@ -428,8 +516,13 @@ impl ScopedFs {
             place: Place::resolve(declared.entry(), declared.root(), path, terms, want)?,
             to: None,
             shown: None,
+            pinned: None,
+            content: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            exposes: false,
+            unkept: false,
         })
     }
 
@@ -489,7 +582,7 @@ fn whole<'b>(before: &Before<'b>) -> Result<&'b [u8], Failure> {
 
 pub(crate) fn settled(receipt: &Receipt) -> Settled {
     Settled {
-        bytes: Some(receipt.bytes),
+        bytes: receipt.bytes,
         hash: receipt.hash,
         counts: None,
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_gate::{ApprovedExtension, Caller, Grant, GrantSource, RootSpec};
+use portcullis_gate::{ApprovedExtension, Caller, Entitlements, Grant, GrantSource, RootSpec};
 use portcullis_policy::RootPolicy;
 use portcullis_proto::{AccessSet, Failure, Principal, Reason, RootId, RootKind, Subject, Verb};
 use rustix::io::Errno;
@@ -78,6 +78,16 @@ impl Authority {
     /// name, as far as they name it, its storage and its scratch. Both are made,
     /// closed to others, where they are missing.
     pub fn extension(&self, approved: &ApprovedExtension) -> Result<ExtensionFs, Failure> {
+        self.extension_within(approved, None)
+    }
+
+    /// The same, where the person who approved it can give it no more of a root
+    /// than `entitled` gives them.
+    pub fn extension_within(
+        &self,
+        approved: &ApprovedExtension,
+        entitled: Option<&Entitlements>,
+    ) -> Result<ExtensionFs, Failure> {
         let nowhere = || {
             Failure::new(
                 Reason::Os,
@@ -109,13 +119,27 @@ impl Authority {
         );
         roots.insert(approved.storage.clone(), storage);
         roots.insert(temp_id.clone(), temp);
+        let owner = Principal::User {
+            id: Arc::clone(&approved.user),
+        };
+        let granted = |root: &Arc<Declared>| -> Vec<(RootId, AccessSet, Option<u64>)> {
+            let (entry, access) = (root.entry(), approved.access(root.entry().kind()));
+            match entitled.filter(|_| is_shared(entry.kind())) {
+                Some(entitled) => entitled
+                    .on(entry, &owner, access)
+                    .into_iter()
+                    .map(|grant| (grant.root, grant.access, grant.expires_at))
+                    .collect(),
+                None => vec![(entry.id().clone(), access, None)],
+            }
+        };
         let grants = roots
             .values()
-            .map(|root| (root.entry().id(), approved.access(root.entry().kind())))
-            .filter(|(_, access)| *access != AccessSet::NONE)
-            .map(|(root, access)| {
+            .flat_map(granted)
+            .filter(|(_, access, _)| *access != AccessSet::NONE)
+            .map(|(root, access, until)| {
                 let source = GrantSource::Manifest;
-                Grant::new(principal.clone(), root.clone(), access, None, source)
+                Grant::new(principal.clone(), root, access, until, source)
             })
             .collect::<Vec<_>>();
         let mut fs = ExtensionFs {

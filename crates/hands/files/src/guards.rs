@@ -2,17 +2,14 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use portcullis_policy::{Admit, Class, Terms, Trigger, moves_along};
-use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
+use portcullis_policy::{Terms, moves_along};
+use portcullis_proto::{Digest, Entity, Failure, Reason, RelPath};
 use rustix::fs::OFlags;
-use sha2::{Digest as _, Sha256};
 
-use crate::deeds::Changing;
 use crate::errno::failure;
 use crate::meta::{Meta, without_content};
 use crate::options::{Expect, WriteMode};
 use crate::text;
-use crate::undo::survey;
 use crate::writing::{Base, Before, Place, Version, digest_file};
 
 /// What must be there for a change to be made.
@@ -47,7 +44,7 @@ impl Expecting {
                 None => Expected::Anything,
             },
             Expect::Version(version) if reads() => Expected::Version(version.clone()),
-            Expect::Version(version) => Expected::Version(without_content(version.clone())),
+            Expect::Version(version) => Expected::Version(without_content(version)),
             Expect::Hash(hash) if reads() => Expected::Hash(*hash),
             Expect::Hash(_) => {
                 return Err(Failure::new(
@@ -85,110 +82,6 @@ pub(crate) fn must_be_there(place: &Place, mode: WriteMode) -> Result<(), Failur
         return Err(Failure::from(Reason::NotFound).hint("Create it instead."));
     }
     Ok(())
-}
-
-/// How many paths below a directory a question names.
-const MOST_NAMED: usize = 16;
-
-/// What is protected below a directory: some of it for people to read, all of it
-/// for the digest of the question.
-#[derive(Default)]
-pub(crate) struct Below {
-    named: Vec<RelPath>,
-    words: Vec<&'static str>,
-    all: Option<Sha256>,
-}
-
-impl Below {
-    pub(crate) fn add(&mut self, path: Option<RelPath>) {
-        let Some(path) = path else {
-            return;
-        };
-        let all = self.all.get_or_insert_default();
-        all.update(path.as_str());
-        all.update([0]);
-        // Of a thousand hooks one is named: the words for the others are the same.
-        let runs = Trigger::of(&path).map(|trigger| trigger.runs);
-        let is_new = runs.is_none_or(|runs| !self.words.contains(&runs));
-        if is_new && self.named.len() < MOST_NAMED {
-            self.words.extend(runs);
-            self.named.push(path);
-        }
-    }
-
-    /// Some of it for people to read, if there is any.
-    pub(crate) fn named(self) -> Option<Vec<RelPath>> {
-        self.all.map(|_| self.named)
-    }
-
-    /// Has `deed` asked about for what is there.
-    pub(crate) fn ask(self, deed: &mut Changing) {
-        if let Some(all) = self.all {
-            deed.shrinks = true;
-            deed.shown = Some(Digest(all.finalize().into()));
-            deed.below = self.named;
-        }
-    }
-}
-
-/// What removing or moving a directory takes with it that is asked about by
-/// name: then this is asked about. What a rule denies below it is refused, as
-/// it would be by its own name.
-pub(crate) fn takes_protected(
-    from: &Place,
-    to: Option<&Place>,
-    terms: &Terms,
-) -> Result<Below, Failure> {
-    let mut protected = Below::default();
-    let is_directory = |base: &Base| base.meta.entity == Entity::Directory;
-    if !from.base.as_ref().is_some_and(is_directory) {
-        return Ok(protected);
-    }
-    if to.is_some_and(|to| to.root.identity() != from.root.identity()) {
-        return Err(Failure::new(
-            Reason::BadArguments,
-            "A directory is not moved to another root.",
-        )
-        .hint("Copy its files, or move them one by one."));
-    }
-    survey(from.parent.as_fd(), &from.leaf, &mut |below| {
-        let here = path_below(&from.path, below);
-        let there = to.and_then(|to| path_below(&to.path, below));
-        let sides = [(&here, Access::Delete), (&there, Access::Write)];
-        for (path, access) in sides {
-            let Some(path) = path else {
-                continue;
-            };
-            match terms.admits_change(Verb::Move, access, path) {
-                Admit::Denied => {
-                    return Err(Failure::new(
-                        Reason::DeniedByRule,
-                        "Something below it is denied by a rule, so it was left as it is.",
-                    ));
-                }
-                Admit::Yes | Admit::WouldAsk => {}
-            }
-        }
-        // What is as protected there as here only moves along.
-        let asks = match to {
-            None => here.as_ref().and_then(Class::of_change).is_some(),
-            Some(to) => !keeps_its_class(&from.path, &to.path, below),
-        };
-        if asks {
-            // Named by where it is protected.
-            let is_protected = |path: &RelPath| Class::of_change(path).is_some();
-            protected.add(there.filter(is_protected).or(here));
-        }
-        Ok(())
-    })?;
-    Ok(protected)
-}
-
-/// The path of what stands at `below` under `above`, as it is judged. A name no
-/// path can ask for is in no rule and in no class.
-fn path_below(above: &RelPath, below: &[u8]) -> Option<RelPath> {
-    let below = String::from_utf8_lossy(below);
-    RelPath::parse(&format!("{}/{below}", above.as_str())).ok()
 }
 
 /// Whether what stands at `below` in a directory is protected the same when the

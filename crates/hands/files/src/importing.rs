@@ -12,6 +12,7 @@ use crate::errno::{failure, from_io, hinted};
 use crate::guards::{check, must_be_there};
 use crate::meta::Meta;
 use crate::options::{Changed, Expect, WriteOptions};
+use crate::pinning::with_options;
 use crate::root::is_pseudo;
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::writing::{Base, Content, Source, Want, digest_file, publish};
@@ -76,7 +77,10 @@ impl ScopedFs {
         let (size, mode) = (from.meta.size, options.mode);
         // What a question is about, and what is copied, is one thing.
         let hash = digest_file(&from.handle)?;
+        self.look_at_undo().await;
+        let shown = with_options(Some(hash), options);
         let attempt = self.attempt(Verb::Write, destination)?.naming(source);
+        let attempt = attempt.showing(shown.unwrap_or(hash));
         let path = attempt.path();
         let permit = attempt
             .enter(|terms| {
@@ -87,7 +91,8 @@ impl ScopedFs {
                 must_be_there(&deed.place, mode)?;
                 let before = deed.place.base.as_ref().map(|base| base.meta.size);
                 deed.shrinks = before.is_some_and(|before| crate::text::shrinks(before, size));
-                deed.shown = Some(hash);
+                deed.unkept = before.is_some_and(|size| self.declared().lacks_room_for(size));
+                deed.shown = shown;
                 Ok(deed)
             })
             .await?;
@@ -102,6 +107,7 @@ impl ScopedFs {
                         from: from.handle.as_fd(),
                         like: None,
                         expected: Some(hash),
+                        pinned: None,
                         most: size,
                     }))
                 })?;

@@ -122,7 +122,8 @@ impl Meta {
             Some(hash) => bare.with_content(hash).version(),
             None => String::new(),
         };
-        version == bare.version() || version == told
+        let bare = bare.version();
+        version == bare || version == told || version == without_content(&bare)
     }
 
     /// Modified when, in milliseconds since 1970.
@@ -146,6 +147,11 @@ impl Meta {
             Entity::Symlink => return Err(hinted(Reason::Symlink)),
             Entity::Mount => return Err(hinted(Reason::MountBoundary)),
             Entity::Special => return Err(hinted(Reason::SpecialFile)),
+        }
+        // Another name of a key file. One that has a single name is known by it:
+        // the inode of one that is gone may be any file's by now.
+        if self.links > 1 && policy.own_inodes.contains(&(self.dev, self.ino)) {
+            return Err(Reason::ProtectedState.into());
         }
         if !self.admits_links(policy.hardlinks, still_named) {
             return Err(hinted(Reason::Hardlink));
@@ -196,14 +202,15 @@ fn ourselves() -> u32 {
     *OURSELVES.get_or_init(|| rustix::process::geteuid().as_raw())
 }
 
-/// A version without what it tells of the content: it still fits the same file,
-/// and no longer tells two saves within one tick apart.
-pub(crate) fn without_content(version: String) -> String {
-    /// `v1`, inode, size and two times; then the content.
-    const PARTS: usize = 5;
-    match version.match_indices('-').nth(PARTS - 1) {
-        Some((at, _)) => version.get(..at).unwrap_or_default().to_owned(),
-        None => version,
+/// A version without what it tells of the content, its size included: it still
+/// fits the same file, and no longer tells two saves within one tick apart.
+pub(crate) fn without_content(version: &str) -> String {
+    // `v1`, inode, size and two times; then the content.
+    match *version.split('-').collect::<Vec<_>>() {
+        [v1, ino, _, modified, changed] | [v1, ino, _, modified, changed, _] => {
+            [v1, ino, "", modified, changed].join("-")
+        }
+        _ => version.to_owned(),
     }
 }
 

@@ -1,17 +1,19 @@
 //! Moving, copying and removing: changes of where things stand.
 
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use portcullis_gate::Settled;
-use portcullis_proto::{Counts, Entity, Failure, Reason, Verb};
+use portcullis_policy::Terms;
+use portcullis_proto::{Counts, Entity, Failure, Reason, RelPath, Verb};
 
 use crate::changes::settled;
-use crate::deeds::change;
+use crate::deeds::{Changing, change};
 use crate::guards::{
     Checked, Expected, check, check_base, check_overwritten, must_be_there, shrinks_by,
-    takes_protected,
 };
 use crate::options::{Changed, Expect, MoveOptions, WriteMode, WriteOptions};
+use crate::pinning::{pin_what_comes, takes_protected, with_options};
 use crate::scoped::{ScopedFs, elsewhere};
 use crate::showing::{self, Sight};
 use crate::sys;
@@ -30,18 +32,22 @@ impl ScopedFs {
         options: &MoveOptions,
     ) -> Result<Changed, Failure> {
         let crosses = !self.shares_root(to);
+        let resolve = |path: &RelPath, terms: &Terms| {
+            let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
+            if crosses {
+                leaves_root(&deed.place)?;
+            }
+            let there = to.destination(destination, terms)?;
+            deed.shrinks = shrinks_by(&there, &deed.place);
+            // Where it stood is kept too.
+            let over = there.base.as_ref().map_or(0, |base| base.meta.size);
+            deed.unkept = self.declared().lacks_room_for(over);
+            deed.to = Some(there);
+            Ok(deed)
+        };
+        let there = Some((to, destination));
         let permit = self
-            .changing(Verb::Move, path, Some((to, destination)), |path, terms| {
-                let mut deed = self.deed(Verb::Move, path, terms, Want::Anything)?;
-                if crosses {
-                    leaves_root(&deed.place)?;
-                }
-                let there = to.destination(destination, terms)?;
-                deed.shrinks = shrinks_by(&there, &deed.place);
-                takes_protected(&deed.place, Some(&there), terms)?.ask(&mut deed);
-                deed.to = Some(there);
-                Ok(deed)
-            })
+            .changing_after_look(Verb::Move, path, there, None, resolve, pin_what_comes)
             .await?;
         let (undo, modes) = (self.undo(), to.modes());
         let from = permit.deed().place.path.clone();
@@ -57,8 +63,9 @@ impl ScopedFs {
         let over = place.map(|path| to.expecting(&path, &Expect::LastSeen));
         let overwrite = options.overwrite;
         let may_be_shown = !crosses && self.may_be_shown();
+        let may_read = self.may_read() && to.may_read();
         let saw = seen.clone();
-        let (changed, was_seen) = elsewhere(move || {
+        let (changed, version, was_seen) = elsewhere(move || {
             change(permit, |deed, terms, live| {
                 let to = deed.to.ok_or(Reason::Bug)?;
                 if to.base.is_some() && !overwrite {
@@ -94,7 +101,8 @@ impl ScopedFs {
                     undo?.as_deref(),
                     &Circumstances {
                         made: &parents.made,
-                        asked_about_what_is_below: deed.shrinks,
+                        pinned: deed.pinned,
+                        terms,
                         still: &still,
                     },
                 )?;
@@ -102,10 +110,12 @@ impl ScopedFs {
                 let content = content.as_ref().map(|(was, is)| (&was[..], &is[..]));
                 let diff = may_be_shown
                     .then(|| showing::of_moved(&deed.place.path, &receipt.path, content));
-                Ok((
-                    (Changed::shown(receipt, diff), was_seen),
-                    Settled::default(),
-                ))
+                let reads = may_read
+                    && terms.reads_unasked(&deed.place.path)
+                    && terms.reads_unasked(&receipt.path);
+                let version = receipt.version.clone();
+                let changed = Changed::shown(receipt.shown_to(reads), diff);
+                Ok(((changed, version, was_seen), Settled::default()))
             })
         })
         .await?;
@@ -116,7 +126,7 @@ impl ScopedFs {
             self.carry_seen(&from, landed);
         }
         match seen.filter(|_| moved == Some(Entity::File)) {
-            Some(_) if was_seen => to.note_seen(landed, &changed.receipt.version),
+            Some(_) if was_seen => to.note_seen(landed, &version),
             Some(stale) => to.note_seen(landed, &stale),
             // What was seen there is gone, by the caller's own act.
             None if moved != Some(Entity::Directory) => to.forget_seen(landed),
@@ -135,19 +145,31 @@ impl ScopedFs {
         destination: &str,
         options: &WriteOptions,
     ) -> Result<Changed, Failure> {
+        let shown = with_options(None, options);
+        let resolve = |path: &RelPath, terms: &Terms| {
+            let mut deed = self.deed(Verb::Copy, path, terms, Want::File)?;
+            let size = deed.place.base.as_ref().map_or(0, |base| base.meta.size);
+            if size > terms.max_file_bytes().min(options.max_bytes) {
+                return Err(Reason::TooLarge.into());
+            }
+            let there = to.destination(destination, terms)?;
+            must_be_there(&there, options.mode)?;
+            deed.shrinks = shrinks_by(&there, &deed.place);
+            let over = there.base.as_ref().map(|base| base.meta.size);
+            deed.unkept = over.is_some_and(|size| to.declared().lacks_room_for(size));
+            deed.to = Some(there);
+            deed.shown = shown;
+            Ok(deed)
+        };
+        let there = Some((to, destination));
+        let bits = options.clone();
+        let look = move |deed: &mut Changing, terms: &Terms| {
+            pin_what_comes(deed, terms)?;
+            deed.shown = with_options(deed.pinned, &bits);
+            Ok(())
+        };
         let permit = self
-            .changing(Verb::Copy, path, Some((to, destination)), |path, terms| {
-                let mut deed = self.deed(Verb::Copy, path, terms, Want::File)?;
-                let size = deed.place.base.as_ref().map_or(0, |base| base.meta.size);
-                if size > terms.max_file_bytes().min(options.max_bytes) {
-                    return Err(Reason::TooLarge.into());
-                }
-                let there = to.destination(destination, terms)?;
-                must_be_there(&there, options.mode)?;
-                deed.shrinks = shrinks_by(&there, &deed.place);
-                deed.to = Some(there);
-                Ok(deed)
-            })
+            .changing_after_look(Verb::Copy, path, there, shown, resolve, look)
             .await?;
         let undo = to.undo();
         let rules = to.rules(Verb::Copy, options);
@@ -173,12 +195,14 @@ impl ScopedFs {
                     Some(over) => over.replacing(terms, &to, mode)?,
                     None => Expected::Anything,
                 };
+                let pinned = deed.content;
                 let published = publish(to, &rules, live, undo?.as_deref(), |before| {
                     check(before, &expected)?;
                     Ok(Content::Copy(Source {
                         from: base.handle.as_fd(),
                         like: None,
                         expected: checked.and_then(|checked| checked.hash),
+                        pinned,
                         most: terms.max_file_bytes().min(max_bytes),
                     }))
                 })?;
@@ -202,12 +226,21 @@ impl ScopedFs {
     /// Removes a file, a link, or a directory and all below it, if it is what is
     /// expected.
     pub async fn remove(&self, path: &str, expect: &Expect) -> Result<Removed, Failure> {
+        let resolve = |path: &RelPath, terms: &Terms| {
+            let mut deed = self.deed(Verb::Remove, path, terms, Want::Anything)?;
+            let size = deed.place.base.as_ref().map_or(0, |base| base.meta.size);
+            deed.unkept = self.declared().lacks_room_for(size);
+            Ok(deed)
+        };
+        let declared = Arc::clone(self.declared());
+        let look = move |deed: &mut Changing, terms: &Terms| {
+            let (protected, bytes) = takes_protected(&deed.place, terms)?;
+            protected.ask(deed);
+            deed.unkept = declared.lacks_room_for(bytes);
+            Ok(())
+        };
         let permit = self
-            .changing(Verb::Remove, path, None, |path, terms| {
-                let mut deed = self.deed(Verb::Remove, path, terms, Want::Anything)?;
-                takes_protected(&deed.place, None, terms)?.ask(&mut deed);
-                Ok(deed)
-            })
+            .changing_after_look(Verb::Remove, path, None, None, resolve, look)
             .await?;
         let undo = self.undo();
         let gone = permit.deed().place.path.clone();
@@ -240,7 +273,7 @@ impl ScopedFs {
     }
 
     fn shares_root(&self, other: &Self) -> bool {
-        std::sync::Arc::ptr_eq(self.declared(), other.declared())
+        Arc::ptr_eq(self.declared(), other.declared())
     }
 }
 

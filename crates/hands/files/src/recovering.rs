@@ -144,7 +144,8 @@ impl Authority {
                     continue;
                 };
                 let interrupted = self.put_right(declared, &stored, operation, dry_run);
-                all_here &= interrupted.found != Leftover::Stuck;
+                // One whose closing line could not be written is closed at the next start.
+                all_here &= interrupted.found != Leftover::Stuck && interrupted.why.is_none();
                 all.push(interrupted);
             }
             if all_here && !dry_run {
@@ -258,6 +259,8 @@ fn close(
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     let (ended, reason) = match (outcome.found, outcome.done) {
         (Leftover::Conflict, _) => (Outcome::Failed, Some(Reason::VersionMismatch)),

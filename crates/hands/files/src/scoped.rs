@@ -51,6 +51,10 @@ impl ScopedFs {
         &self.declared
     }
 
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
     /// Who acts in it.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
@@ -114,7 +118,8 @@ impl ScopedFs {
             .enter(Verb::ReadRedacted, path, |path, terms| {
                 // Hashes of a file an agent can write would tell what a guess
                 // hashes to.
-                if Class::of(path, Access::Read) != Some(Class::Secret) {
+                let classed = entry.policy().classed(path);
+                if Class::of(&classed, Access::Read) != Some(Class::Secret) {
                     return Err(Failure::new(
                         Reason::BadArguments,
                         "Only a secret file is shown with its values hidden.",
@@ -277,7 +282,19 @@ impl ScopedFs {
     /// deed: a live grant lets it read here at all, and no hook wants to be
     /// asked first.
     pub(crate) fn may_be_shown(&self) -> bool {
-        !self.gate.has_hooks() && self.may_read()
+        !self.is_hooked() && self.may_read()
+    }
+
+    /// Whether hooks are asked about every deed.
+    pub(crate) fn is_hooked(&self) -> bool {
+        self.gate.has_hooks()
+    }
+
+    /// Whether a reply may depend on what is in the file at `path`. Where hooks
+    /// are asked about reads, only of what this session has seen already.
+    pub(crate) fn tells(&self, path: &RelPath, terms: &Terms) -> bool {
+        let may_read = terms.reads_unasked(path) && self.may_read();
+        may_read && (!self.is_hooked() || self.last_seen(path).is_some())
     }
 
     pub(crate) fn may_read(&self) -> bool {
@@ -294,6 +311,19 @@ impl ScopedFs {
     /// Where this root's displaced files are kept.
     pub(crate) fn undo(&self) -> Result<Option<Arc<UndoStore>>, Failure> {
         self.declared.undo()
+    }
+
+    /// Sees to it that it is known how full the store is, before anything is
+    /// judged by it.
+    pub(crate) async fn look_at_undo(&self) {
+        if self.declared.undo_needs_look() {
+            let declared = Arc::clone(&self.declared);
+            let look = move || {
+                declared.look_at_undo();
+                Ok(())
+            };
+            let _told_when_it_is_used = elsewhere(look).await;
+        }
     }
 
     pub(crate) fn modes(&self) -> NewModes {

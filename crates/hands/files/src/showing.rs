@@ -4,7 +4,7 @@
 use std::os::fd::AsFd as _;
 
 use portcullis_policy::Terms;
-use portcullis_proto::{Entity, RelPath};
+use portcullis_proto::{Entity, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
 
 use crate::meta::Meta;
@@ -47,6 +47,33 @@ impl Sight<'_> {
         let still = || sys::is_named(file.as_fd(), &place.path);
         meta.admit_file(place.entry.policy(), still).ok()?;
         read_all(&file, MAX_SHOWN).ok()?
+    }
+}
+
+/// What a failed change may say of the file it was tried on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Telling {
+    pub(crate) verb: Verb,
+    /// Whether the caller may be told what is in the file.
+    pub(crate) tells: bool,
+}
+
+impl Telling {
+    /// `why`, where it may be told. Otherwise one sentence for all there is,
+    /// because each difference answers a question about the content.
+    pub(crate) fn of(self, why: Failure) -> Failure {
+        if self.tells {
+            return why;
+        }
+        let (reason, what) = if self.verb == Verb::Edit {
+            (Reason::TextNotFound, "The edit does not fit the file")
+        } else {
+            (Reason::BadArguments, "It does not fit what the file holds")
+        };
+        let message = format!(
+            "{what}, which was left as it is. Why is not told of a file that may not be read."
+        );
+        Failure::new(reason, message).hint("Read the file first, or write all of it anew.")
     }
 }
 

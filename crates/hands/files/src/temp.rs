@@ -125,6 +125,8 @@ impl Deed for MakingTemp {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         }
     }
 }

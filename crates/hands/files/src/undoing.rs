@@ -4,23 +4,23 @@
 use std::os::fd::AsFd as _;
 
 use portcullis_gate::{Live, Settled};
-use portcullis_policy::Symlinks;
-use portcullis_proto::{Entity, Failure, Reason, RelPath, Staged, Verb};
+use portcullis_policy::{Symlinks, Terms};
+use portcullis_proto::{Digest, Entity, Failure, Principal, Reason, RelPath, Staged, Verb};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
 use crate::archive::digest_of_tree;
 use crate::deeds::{Changing, change};
 use crate::errno::failure;
-use crate::guards::takes_protected;
 use crate::meta::Meta;
 use crate::options::WriteOptions;
+use crate::pinning::{bytes_below, pin_what_comes};
 use crate::root::Root;
 use crate::scoped::{ScopedFs, elsewhere, in_turn};
-use crate::undo::{Entry, Pre, State, UndoStore, Where};
+use crate::undo::{Entry, Pre, State, UndoHeld, UndoStore, Where};
 use crate::writing::{
-    Base, Circumstances, Content, Parents, PathLock, Place, Source, Want, digest_file, entry_of,
-    publish, read_all, relocate, remove, set_mode, staged_name,
+    Base, Circumstances, Content, Parents, PathLock, Place, Source, Want, digest, digest_file,
+    entry_of, publish, read_all, relocate, remove, set_mode, staged_name,
 };
 
 /// An operation that was undone.
@@ -63,6 +63,41 @@ impl ScopedFs {
         .await
     }
 
+    /// What is kept of each operation, and how much room that takes, oldest first.
+    pub fn undo_held(&self) -> Result<Vec<UndoHeld>, Failure> {
+        self.undo()?
+            .map_or(Ok(Vec::new()), |store| store.held_entries())
+    }
+
+    /// Forgets the operations `ids` with what they displaced, for a person who is
+    /// out of room; says how many. It is in the record, and no agent's to do.
+    pub fn prune_undo(&self, ids: &[String]) -> Result<usize, Failure> {
+        let what = format!("undo prune: {}", ids.len());
+        let caller = self.caller();
+        let is_persons = matches!(
+            caller.subject.principal,
+            Principal::User { .. } | Principal::Core { .. }
+        );
+        if !is_persons {
+            let why = Failure::new(Reason::NoGrant, "Only a person forgets what undo keeps.")
+                .hint("The operator can run `portcullis undo prune`.");
+            return Err(self.gate().refuse(caller, Verb::Administer, &what, why));
+        }
+        self.gate().administer(caller, &what, || {
+            let Some(store) = self.undo()? else {
+                return Ok(0);
+            };
+            let under_way = store.being_undone()?;
+            let mut forgotten = 0;
+            for id in ids.iter().filter(|id| !under_way.contains(*id)) {
+                store.forget(id)?;
+                forgotten += 1;
+            }
+            store.look();
+            Ok(forgotten)
+        })
+    }
+
     /// Where this root's displaced files are kept.
     pub fn undo_place(&self) -> Result<Option<Where>, Failure> {
         Ok(self.undo()?.map(|store| store.place()))
@@ -94,20 +129,37 @@ impl ScopedFs {
         }
         let to = entry.to.as_ref().map(|to| to.as_str().to_owned());
         let there = to.as_deref().map(|to| (self, to));
+        let goes = !entry.displaces() && entry.verb != Verb::Mkdir;
+        let declared = std::sync::Arc::clone(self.declared());
+        let operation = undoes(&entry.id, None);
+        let resolve = |path: &RelPath, terms: &Terms| {
+            let mut deed = self.deed(Verb::Undo, path, terms, Want::Back)?;
+            if let Some(to) = &entry.to {
+                let declared = self.declared();
+                let (root, of) = (declared.root(), declared.entry());
+                deed.to = Some(Place::resolve(of, root, to, terms, Want::Back)?);
+            }
+            // What only added goes into the store; all else gives as much as it takes.
+            let size = deed.place.base.as_ref().map_or(0, |base| base.meta.size);
+            deed.unkept = goes && self.declared().lacks_room_for(size);
+            deed.shown = Some(operation);
+            Ok(deed)
+        };
+        let undone = entry.id.clone();
+        // What was put below it since, or written, comes along.
+        let look = move |deed: &mut Changing, terms: &Terms| {
+            pin_what_comes(deed, terms)?;
+            deed.shown = Some(undoes(&undone, deed.pinned));
+            if goes && deed.to.is_none() {
+                deed.unkept = declared.lacks_room_for(bytes_below(&deed.place)?);
+            }
+            Ok(())
+        };
+        let (path, shown) = (entry.path.as_str(), Some(operation));
         let permit = self
-            .changing(Verb::Undo, entry.path.as_str(), there, |path, terms| {
-                let mut deed = self.deed(Verb::Undo, path, terms, Want::Back)?;
-                if let Some(to) = &entry.to {
-                    let declared = self.declared();
-                    let (root, of) = (declared.root(), declared.entry());
-                    let there = Place::resolve(of, root, to, terms, Want::Back)?;
-                    // What was put below it since comes along.
-                    takes_protected(&there, Some(&deed.place), terms)?.ask(&mut deed);
-                    deed.to = Some(there);
-                }
-                Ok(deed)
-            })
+            .changing_after_look(Verb::Undo, path, there, shown, resolve, look)
             .await?;
+        let pinned = permit.deed().pinned;
         let rules = self.rules(
             Verb::Undo,
             &WriteOptions {
@@ -117,12 +169,14 @@ impl ScopedFs {
         );
         let modes = self.modes();
         let undone = elsewhere(move || {
-            change(permit, |deed, _, live| {
+            change(permit, |deed, terms, live| {
                 let undoing = Undoing {
                     entry: &entry,
                     store: &store,
                     live,
                     directory: modes.directory,
+                    pinned,
+                    terms,
                     rules,
                 };
                 let this = live.request_id().as_str();
@@ -150,7 +204,17 @@ struct Undoing<'a> {
     store: &'a UndoStore,
     live: &'a Live<'a>,
     directory: u32,
+    /// What a yes to it holds it to.
+    pinned: Option<Digest>,
+    terms: &'a Terms,
     rules: crate::writing::Rules,
+}
+
+/// Digest of which operation is undone, and of what that brings back: a yes to
+/// one is none to another at the same path.
+fn undoes(id: &str, pinned: Option<Digest>) -> Digest {
+    let pinned = pinned.map_or([0; 32], |pinned| pinned.0);
+    digest(&[&pinned[..], id.as_bytes()].concat())
 }
 
 impl Undoing<'_> {
@@ -245,6 +309,7 @@ impl Undoing<'_> {
                         from: pre.as_fd(),
                         like: Some(&meta),
                         expected: before,
+                        pinned: None,
                         most: u64::MAX,
                     }))
                 })?;
@@ -384,7 +449,8 @@ impl Undoing<'_> {
             Some(self.store),
             &Circumstances {
                 made: &parents.made,
-                asked_about_what_is_below: true,
+                pinned: self.pinned,
+                terms: self.terms,
                 still: &|| Ok(()),
             },
         )?

@@ -168,6 +168,16 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     index
 });
 
+/// Whether `name` stands in a place of the table as it is.
+pub(crate) fn is_of_the_table(name: &str) -> bool {
+    let name = &*folded(name);
+    let mut places = INDEX.by_length.iter().flatten();
+    places.any(|place| {
+        let mut names = std::iter::once(&place.first).chain(&place.rest);
+        names.any(|part| part.eq_ignore_ascii_case(name))
+    })
+}
+
 /// Whether `name` is what `part` of a place says, ASCII case aside.
 fn is(part: &str, name: &str) -> bool {
     let tail = |end: &str| {

@@ -28,11 +28,12 @@ use super::calls::{Asked, Calls, Kept, addition, event, request_id, written};
 use super::failing::{away, clipped, left, lost, said, too_late};
 use super::far;
 use super::link::Link;
+use super::naming::{MACHINE, takes_machine};
 use super::queue::Outgoing;
 use super::registry::Gateway;
 use super::result::Returned;
 use super::spelling::object;
-use super::there::{HERE, MACHINE, replied, settled, takes_machine, told};
+use super::there::{HERE, replied, settled, told};
 use crate::answers::off_the_reactor;
 use crate::http::Holder;
 

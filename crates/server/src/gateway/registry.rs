@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::again::Waiters;
+use super::bindings::{Bindings, Conversation};
 use super::expected::Expected;
 use super::failing::away;
 use super::fixed::Fixed;
@@ -58,6 +59,8 @@ pub struct Gateway {
     looked_at: AtomicU64,
     /// Who waits for calls that have a name.
     pub(super) waiters: Waiters,
+    /// Which conversation stays with which machine.
+    pub(super) bindings: Bindings,
     /// Who was linked when the server before this one ended.
     pub(super) expected: Expected,
     /// Who tells the owner of a machine that it was lost.
@@ -142,6 +145,7 @@ impl Gateway {
         // What cannot be marked now is sent once more, and to nobody's use.
         drop(store.fail_nameless_link_calls());
         let looked_at = AtomicU64::new(store.version().unwrap_or_default());
+        let bindings = Bindings::load(&store, clock.now_ms());
         let expected = Expected::of(&store.machines(None).unwrap_or_default());
         Self {
             store,
@@ -157,6 +161,7 @@ impl Gateway {
             changes: broadcast::channel(BACKLOG).0,
             looked_at,
             waiters: Waiters::default(),
+            bindings,
             expected,
             losses: OnceLock::new(),
             leaving: CancellationToken::new(),
@@ -229,6 +234,27 @@ impl Gateway {
         // In another dialect it would not understand what is asked.
         now.filter(|now| now.is_live() && now.about().dialect == link.about().dialect)
             .ok_or_else(away)
+    }
+
+    /// Whether a conversation stays with a machine already.
+    pub(crate) fn stays(&self, who: &Conversation) -> bool {
+        self.bindings.look(who, self.clock.now_ms()).is_some()
+    }
+
+    /// A session began; `is_open` tells which others are open.
+    pub(crate) async fn begin_session(
+        &self,
+        who: &Conversation,
+        is_open: &(dyn Fn(&str) -> bool + Sync),
+    ) {
+        let now = self.clock.now_ms();
+        let note = self.bindings.begin_session(who, is_open, now);
+        note.keep(&self.store).await;
+    }
+
+    /// A session was ended by who had it.
+    pub(crate) async fn end_session(&self, who: &Conversation) {
+        self.bindings.end_session(who).keep(&self.store).await;
     }
 
     /// Waits a moment for machines of `user` that were linked when the server

@@ -1,7 +1,8 @@
 //! Machines at the far end of links, as one machine of an agent's.
 //!
-//! Without a word the newest link is meant. Where a person has several machines
-//! the agent may name one, and the one the server runs on too, as `here`.
+//! Without a word the first link is meant, or whom a conversation stays with (see
+//! `staying`). Where a person has several machines the agent may name one, and the
+//! one the server runs on too, as `here`.
 
 use std::sync::Arc;
 
@@ -15,12 +16,13 @@ use portcullis_tools::{
     unknown_tool,
 };
 use ring::digest::{Context, SHA256};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::about::About;
 use super::again::{Named, call_name};
 use super::calls::{Asked, Calls};
 use super::link::Link;
+use super::naming::{MACHINE, add_machine, has_machine, takes_machine};
 use super::registry::Gateway;
 use super::result::Returned;
 use super::seed::Ask;
@@ -28,8 +30,6 @@ use super::spelling::{fill_in, leave_root, object};
 
 /// The machine the server runs on, among several.
 pub(crate) const HERE: &str = "here";
-/// The argument a machine is named in.
-pub(super) const MACHINE: &str = "machine";
 /// The arguments that say what a call is about, as the record names it. What a
 /// call writes is none of them.
 const TELLING: [&str; 9] = [
@@ -49,10 +49,22 @@ pub(super) const MAX_TOLD: usize = 200;
 /// The linked machines of one person, for one credential.
 pub(crate) struct There {
     pub(super) gateway: Arc<Gateway>,
-    /// The newest first; never none.
+    /// The one that is meant without a word before the others, where it is a link.
     pub(super) links: Vec<Arc<Link>>,
     local: Option<Arc<dyn Machine>>,
+    first: First,
     pub(super) scopes: ScopeSet,
+}
+
+/// Who is meant without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// The first of the links.
+    Link,
+    /// The machine the server runs on.
+    Here,
+    /// The one that was meant is gone: whoever calls has to name another.
+    Nobody,
 }
 
 /// Whom a call is for.
@@ -69,12 +81,24 @@ impl There {
         local: Option<Arc<dyn Machine>>,
         scopes: ScopeSet,
     ) -> Option<Self> {
-        (!links.is_empty()).then(|| Self {
+        let first = (local, First::Link);
+        (!links.is_empty()).then(|| Self::among(gateway, links, first, scopes))
+    }
+
+    /// The same, with who is meant without a word.
+    pub(super) fn among(
+        gateway: &Arc<Gateway>,
+        links: Vec<Arc<Link>>,
+        (local, first): (Option<Arc<dyn Machine>>, First),
+        scopes: ScopeSet,
+    ) -> Self {
+        Self {
             gateway: Arc::clone(gateway),
             links,
             local,
+            first,
             scopes,
-        })
+        }
     }
 
     fn is_several(&self) -> bool {
@@ -89,7 +113,12 @@ impl There {
             .map(|link| link.about().name.clone())
             .collect();
         if self.local.is_some() {
-            names.push(HERE.to_owned());
+            let at = if self.first == First::Here {
+                0
+            } else {
+                names.len()
+            };
+            names.insert(at, HERE.to_owned());
         }
         names
     }
@@ -112,9 +141,13 @@ impl There {
         let newest = self.links.first();
         let is_its_own = !self.is_several() && newest.is_some_and(|link| takes_machine(link, name));
         let machine = (!is_its_own).then(|| arguments.remove(MACHINE)).flatten();
-        let newest = newest.map(Target::Link);
+        let meant = match self.first {
+            First::Link => newest.map(Target::Link),
+            First::Here => self.local.as_ref().map(Target::Here),
+            First::Nobody => None,
+        };
         let named = match machine {
-            None => newest,
+            None => meant,
             Some(Value::String(name)) => self.named(&name),
             Some(_) => None,
         };
@@ -344,46 +377,6 @@ pub(super) fn told(machine: &str, tool: &str, arguments: &Map<String, Value>) ->
     told
 }
 
-/// Whether the tool `name` of a machine has an argument `machine` of its own: where
-/// there are several machines it cannot be told from ours.
-pub(super) fn takes_machine(link: &Link, name: &str) -> bool {
-    let about = link.about();
-    let tool = about.offer.tool(name);
-    tool.is_some_and(|tool| has_machine(&tool.input_schema))
-}
-
-fn has_machine(schema: &Value) -> bool {
-    let properties = schema.get("properties");
-    let ways = ["allOf", "anyOf", "oneOf"].map(|way| schema.get(way).and_then(Value::as_array));
-    properties.is_some_and(|properties| properties.get(MACHINE).is_some())
-        || ways.into_iter().flatten().flatten().any(has_machine)
-}
-
-/// Lets an agent say which machine is meant.
-fn add_machine(tool: &mut ToolSpec, names: &[String], must: bool) {
-    let Some(schema) = tool.input_schema.as_object_mut() else {
-        return;
-    };
-    let property = json!({
-        "type": "string",
-        "enum": names,
-        "description": "Which machine. Default: the first of these.",
-    });
-    let properties = schema
-        .entry("properties")
-        .or_insert_with(|| json!({}))
-        .as_object_mut();
-    if let Some(properties) = properties {
-        properties.insert(MACHINE.to_owned(), property);
-    }
-    if must {
-        let required = schema.entry("required").or_insert_with(|| json!([]));
-        if let Some(required) = required.as_array_mut() {
-            required.push(MACHINE.into());
-        }
-    }
-}
-
 impl Machine for There {
     fn catalog(&self, caller: &Caller) -> Vec<ToolSpec> {
         let mut offers: Vec<(String, Vec<ToolSpec>)> = self
@@ -395,9 +388,15 @@ impl Machine for There {
             })
             .collect();
         if let Some(local) = &self.local {
-            offers.push((HERE.to_owned(), local.catalog(caller)));
+            let at = if self.first == First::Here {
+                0
+            } else {
+                offers.len()
+            };
+            offers.insert(at, (HERE.to_owned(), local.catalog(caller)));
         }
-        let several = self.is_several();
+        let is_gone = self.first == First::Nobody;
+        let several = self.is_several() || is_gone;
         let mut tools: Vec<(ToolSpec, Vec<String>, bool)> = Vec::new();
         for (at, (name, offered)) in offers.into_iter().enumerate() {
             for tool in offered {
@@ -406,7 +405,7 @@ impl Machine for There {
                 }
                 match tools.iter_mut().find(|(known, ..)| known.name == tool.name) {
                     Some((_, names, _)) => names.push(name.clone()),
-                    None => tools.push((tool, vec![name.clone()], at > 0)),
+                    None => tools.push((tool, vec![name.clone()], at > 0 || is_gone)),
                 }
             }
         }
@@ -543,7 +542,7 @@ impl Machine for There {
         let names = self.names();
         let which = if self.is_several() {
             format!(
-                "Tools work on a machine that is linked: {}. The first is meant unless `machine` names another.",
+                "Tools work on one of several machines: {}. The first is meant unless `machine` names another; calls stay with the machine of the one before, and fail where it is gone.",
                 names.join(", ")
             )
         } else {
@@ -560,6 +559,7 @@ mod tests {
     use portcullis_files::PrivateDir;
     use portcullis_store::Store;
     use portcullis_testkit::{Scratch, World, user};
+    use serde_json::json;
 
     use super::super::{Offer, Tree};
     use super::*;

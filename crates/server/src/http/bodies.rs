@@ -35,6 +35,12 @@ impl Room {
         self.0.is_empty()
     }
 
+    /// Both as one.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     /// The body turned out to be so long: what it does not take is given back.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let units = if bytes <= SMALL_BODY {

@@ -145,7 +145,8 @@ mod tests {
     use std::time::Duration;
 
     use portcullis_files::PrivateDir;
-    use portcullis_proto::{RootId, ScopeSet};
+    use portcullis_gate::Entitlements;
+    use portcullis_proto::ScopeSet;
     use portcullis_testkit::{FakeClock, Scratch, World};
     use serde_json::json;
 
@@ -174,8 +175,9 @@ mod tests {
             let store = Store::new(data.path());
             let now = clock.now_ms();
             store.add_user("ada", ScopeSet::ALL, now).unwrap();
-            let root = RootId::parse("workspace").unwrap();
-            let guests = Arc::new(Guests::new(Arc::clone(&world.gate), vec![root]));
+            let roots = world.authority.roots().map(|root| root.entry().clone());
+            let entitled = Arc::new(Entitlements::new(roots.collect(), Vec::new()));
+            let guests = Arc::new(Guests::new(Arc::clone(&world.gate), entitled));
             let signer = Signer::ed("d");
             let terms = IssuerTerms {
                 issuer: "i".to_owned(),

@@ -1,13 +1,13 @@
-//! Turns scopes into grants: what a credential is for becomes what the gate
-//! lets its principal try.
+//! Turns credentials into grants: what its principal is entitled to on each
+//! root, as far as the credential's scopes go.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use portcullis_gate::{ApprovedBook, Gate, Grant, GrantSource};
-use portcullis_proto::{AccessSet, Principal, RootId, ScopeSet};
+use portcullis_gate::{ApprovedBook, Entitlements, Gate, Grant};
+use portcullis_proto::{Principal, ScopeSet};
 use portcullis_tools::Extensions;
 
 use super::identity::Identity;
@@ -21,12 +21,24 @@ impl Guest {
     fn has(&self, identity: &Identity) -> bool {
         self.whole && self.scopes == identity.scopes
     }
+
+    /// What it counts for where there is a limit: one with no grant is one, too.
+    fn weight(&self) -> usize {
+        self.grants.len().max(1)
+    }
+
+    /// Takes back what it was granted, for deeds already permitted too.
+    fn take_back(&self) {
+        for grant in &self.grants {
+            grant.revoke();
+        }
+    }
 }
 
 /// Who has been let in, and with which scopes.
 pub struct Guests {
     gate: Arc<Gate>,
-    roots: Vec<RootId>,
+    entitled: Arc<Entitlements>,
     extensions: Option<Arc<Extensions>>,
     /// Looked at by every request, without a lock.
     known: ArcSwap<HashMap<Principal, Guest>>,
@@ -52,6 +64,8 @@ pub(super) enum NotIn {
 struct Guest {
     scopes: ScopeSet,
     pace: Arc<Pace>,
+    /// What it was granted. These alone are taken back with its credential.
+    grants: Vec<Arc<Grant>>,
     /// Whether it was granted all it is for: a full book grants nothing, and then
     /// it is tried again.
     whole: bool,
@@ -72,10 +86,10 @@ impl std::fmt::Debug for Guests {
 
 impl Guests {
     /// Nobody has been let in yet.
-    pub fn new(gate: Arc<Gate>, roots: Vec<RootId>) -> Self {
+    pub fn new(gate: Arc<Gate>, entitled: Arc<Entitlements>) -> Self {
         Self {
             gate,
-            roots,
+            entitled,
             extensions: None,
             known: ArcSwap::default(),
             changing: Mutex::default(),
@@ -135,10 +149,9 @@ impl Guests {
     fn forget(&self, identity: &Identity) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = HashMap::clone(&self.known.load());
-        let guest = known.get(&identity.principal);
-        if guest.is_some_and(|guest| guest.scopes == identity.scopes) {
-            self.take_back(&identity.principal);
-            known.remove(&identity.principal);
+        let as_it_was = |guest: &Guest| guest.scopes == identity.scopes;
+        if known.get(&identity.principal).is_some_and(as_it_was) {
+            dismiss(&mut known, &identity.principal);
             self.known.store(Arc::new(known));
         }
     }
@@ -158,76 +171,41 @@ impl Guests {
         if is_known() {
             return;
         }
-        self.take_back(&identity.principal);
         let mut known = HashMap::clone(&self.known.load());
-        self.make_room(&mut known, &identity.principal);
-        // An extension has what its manifest says, root by root, when it is put
-        // to work, and nothing for its scopes.
-        let access = match &identity.principal {
-            Principal::User { .. } | Principal::Token { .. } => identity.scopes.access(),
-            Principal::Extension { .. } | Principal::Core { .. } | Principal::Automation { .. } => {
-                AccessSet::NONE
-            }
-        };
-        let mut whole = true;
-        if access != AccessSet::NONE {
-            for root in &self.roots {
-                let grant = Grant::new(
-                    identity.principal.clone(),
-                    root.clone(),
-                    access,
-                    None,
-                    GrantSource::UserApproval,
-                );
-                // A full book: without a grant the gate refuses, and says so.
-                whole &= self.gate.grants().issue(grant).is_some();
-            }
-        }
         // Whose shares are one, have one pace.
         let holder = Holder::of(&identity.principal);
         let pace = known
             .iter()
             .find(|(principal, _)| Holder::of(principal) == holder)
             .map(|(_, guest)| Arc::clone(&guest.pace));
+        dismiss(&mut known, &identity.principal);
+        // An extension has what its manifest says, root by root, when it is put
+        // to work, and nothing for its scopes.
+        let wanted = match &identity.principal {
+            Principal::User { .. } | Principal::Token { .. } => self
+                .entitled
+                .of(&identity.principal, identity.scopes.access()),
+            Principal::Extension { .. } | Principal::Core { .. } | Principal::Automation { .. } => {
+                Vec::new()
+            }
+        };
+        make_room(&mut known, &identity.principal, wanted.len());
+        let all = wanted.len();
+        // A full book: without a grant the gate refuses, and says so.
+        let grants: Vec<Arc<Grant>> = wanted
+            .into_iter()
+            .filter_map(|grant| self.gate.grants().issue(grant))
+            .collect();
         let newest = known.values().map(|guest| guest.number).max();
         let guest = Guest {
             scopes: identity.scopes,
             pace: pace.unwrap_or_default(),
-            whole,
+            whole: grants.len() == all,
+            grants,
             number: newest.map_or(0, |newest| newest + 1),
         };
         known.insert(identity.principal.clone(), guest);
         self.known.store(Arc::new(known));
-    }
-
-    /// Lets the oldest go where an issuer's tokens have as many grants as they may:
-    /// of the same person, else of whoever has most.
-    fn make_room(&self, known: &mut HashMap<Principal, Guest>, newcomer: &Principal) {
-        let roots = self.roots.len().max(1);
-        if !are_of_one_voice(newcomer, newcomer) {
-            return;
-        }
-        known.remove(newcomer);
-        let mut issued: HashMap<Holder, Vec<(u64, Principal)>> = HashMap::new();
-        for (principal, guest) in known.iter() {
-            if are_of_one_voice(principal, principal) {
-                let of = issued.entry(Holder::of(principal)).or_default();
-                of.push((guest.number, principal.clone()));
-            }
-        }
-        let all: usize = issued.values().map(Vec::len).sum();
-        let own = issued.get(&Holder::of(newcomer));
-        let from = if own.is_some_and(|own| own.len() >= (ISSUED_OF_ONE / roots).max(1)) {
-            own
-        } else if all >= (ISSUED / roots).max(1) {
-            issued.values().max_by_key(|of| of.len())
-        } else {
-            None
-        };
-        if let Some((_, oldest)) = from.and_then(|of| of.iter().min_by_key(|(number, _)| *number)) {
-            self.take_back(oldest);
-            known.remove(oldest);
-        }
     }
 
     /// Takes back the grants of everyone whose credential `holds` no more, or
@@ -238,7 +216,7 @@ impl Guests {
         known.retain(|principal, guest| {
             let stays = holds(principal) == Some(guest.scopes);
             if !stays {
-                self.take_back(principal);
+                guest.take_back();
             }
             stays
         });
@@ -257,16 +235,55 @@ impl Guests {
             Ok(_) | Err(_) => drop(ended),
         }
     }
+}
 
-    fn take_back(&self, principal: &Principal) {
-        self.gate.grants().revoke(|grant| {
-            grant.source == GrantSource::UserApproval && grant.principal == *principal
-        });
+/// Forgets `principal`, and takes back what it was granted.
+fn dismiss(known: &mut HashMap<Principal, Guest>, principal: &Principal) {
+    if let Some(guest) = known.remove(principal) {
+        guest.take_back();
+    }
+}
+
+/// Lets the oldest go until an issuer's token can have `wanted` grants more: of
+/// the same person, then of whoever has most.
+fn make_room(known: &mut HashMap<Principal, Guest>, newcomer: &Principal, wanted: usize) {
+    if !are_of_one_voice(newcomer, newcomer) {
+        return;
+    }
+    let mut issued: HashMap<Holder, Vec<(u64, usize, Principal)>> = HashMap::new();
+    for (principal, guest) in known.iter() {
+        if are_of_one_voice(principal, principal) {
+            let of = issued.entry(Holder::of(principal)).or_default();
+            of.push((guest.number, guest.weight(), principal.clone()));
+        }
+    }
+    for of in issued.values_mut() {
+        // The oldest is the last, and goes first.
+        of.sort_unstable_by_key(|(number, ..)| std::cmp::Reverse(*number));
+    }
+    let weight =
+        |of: &[(u64, usize, Principal)]| -> usize { of.iter().map(|(_, weight, _)| weight).sum() };
+    let wanted = wanted.max(1);
+    let own = Holder::of(newcomer);
+    while let Some(of) = issued.get_mut(&own)
+        && wanted + weight(of) > ISSUED_OF_ONE
+        && let Some((.., oldest)) = of.pop()
+    {
+        dismiss(known, &oldest);
+    }
+    while wanted + issued.values().map(|of| weight(of)).sum::<usize>() > ISSUED
+        && let Some(of) = issued.values_mut().max_by_key(|of| weight(of))
+        && let Some((.., oldest)) = of.pop()
+    {
+        dismiss(known, &oldest);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use portcullis_gate::{GrantSource, RootEntry, RootSpec};
+    use portcullis_policy::RootPolicy;
+    use portcullis_proto::{AccessSet, RootId, RootKind};
     use portcullis_testkit::{Scratch, World};
 
     use super::super::identity::Via;
@@ -289,8 +306,18 @@ mod tests {
     }
 
     fn guests(world: &World, roots: usize) -> Guests {
-        let roots = (0..roots).filter_map(|n| RootId::parse(&format!("root{n}")));
-        Guests::new(Arc::clone(&world.gate), roots.collect())
+        let roots = (0..roots).map(|n| {
+            RootEntry::new(RootSpec {
+                id: RootId::parse(&format!("root{n}")).unwrap(),
+                kind: RootKind::Workspace,
+                display_name: None,
+                policy: RootPolicy::of(RootKind::Workspace),
+                owner: None,
+                trusted: true,
+            })
+        });
+        let entitled = Entitlements::new(roots.collect(), Vec::new());
+        Guests::new(Arc::clone(&world.gate), Arc::new(entitled))
     }
 
     fn world() -> World {

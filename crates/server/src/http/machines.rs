@@ -11,19 +11,50 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::identity::Identity;
-use crate::gateway::{Gateway, HERE, Link, There, nobody_called, recalled, recalled_ask};
+use crate::gateway::{
+    Conversation, Gateway, HERE, Link, Meant, Purpose, Staying, nobody_called, recalled,
+    recalled_ask,
+};
 
 /// The machines there are, for whoever asks.
 pub trait Machines: Send + Sync {
-    /// The machine `identity` works with; nothing where it has none, and then
-    /// it has no tools either.
-    fn of(&self, identity: &Identity) -> Option<Arc<dyn Machine>>;
+    /// The machines `identity` works with in a conversation, as one that offers
+    /// tools; nothing where it has none, and then it has no tools either.
+    fn of(&self, identity: &Identity, who: &Conversation) -> Option<Arc<dyn Machine>>;
 
-    /// The machine of that name, of those `identity` works with; `here` is the one
-    /// this server runs on.
-    fn named(&self, identity: &Identity, name: &str) -> Result<Arc<dyn Machine>, Failure> {
-        let here = self.of(identity).filter(|_| name == HERE);
-        here.ok_or_else(|| nobody_called(&[HERE.to_owned()]))
+    /// The one machine a request is for: the one it names (`here` is the one this
+    /// server runs on), or the one its conversation stays with.
+    fn meant<'a>(
+        &'a self,
+        identity: &'a Identity,
+        who: &'a Conversation,
+        name: Option<&'a str>,
+        _what: Purpose,
+    ) -> Task<'a, Result<Option<Meant>, Failure>> {
+        let only = self.of(identity, who).map(Meant::only);
+        let meant = match name {
+            None => Ok(only),
+            Some(name) => match only.filter(|_| name == HERE) {
+                Some(here) => Ok(Some(here)),
+                None => Err(nobody_called(&[HERE.to_owned()])),
+            },
+        };
+        Box::pin(std::future::ready(meant))
+    }
+
+    /// A session of MCP began; `is_open` tells which others are open. What lost ones
+    /// worked with, it goes on with.
+    fn begin_session<'a>(
+        &'a self,
+        _who: &'a Conversation,
+        _is_open: &'a (dyn Fn(&str) -> bool + Sync),
+    ) -> Task<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// A session of MCP was ended by who had it.
+    fn end_session<'a>(&'a self, _who: &'a Conversation) -> Task<'a, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     /// What there is and why, for `/status`, and whether files are switched on.
@@ -136,6 +167,37 @@ impl Providers {
         }
     }
 
+    /// The machines of a person, of which a conversation stays with one; nothing for
+    /// who has one alone.
+    fn staying(&self, identity: &Identity, who: &Conversation) -> Option<Staying> {
+        match &identity.principal {
+            Principal::Extension { .. } | Principal::Core { .. } | Principal::Automation { .. } => {
+                None
+            }
+            Principal::User { .. } | Principal::Token { .. } => Some(Staying {
+                gateway: Arc::clone(self.gateway.as_ref()?),
+                who: who.clone(),
+                links: self.linked(identity),
+                local: self.local.clone(),
+                scopes: identity.scopes,
+            }),
+        }
+    }
+
+    /// The one machine of who has no other.
+    fn own(&self, identity: &Identity) -> Option<Arc<dyn Machine>> {
+        match &identity.principal {
+            // What cannot be made for it now, it does not have.
+            Principal::Extension { id } => {
+                self.extensions.as_ref()?.machine(id, &identity.user).ok()
+            }
+            Principal::Core { .. }
+            | Principal::User { .. }
+            | Principal::Token { .. }
+            | Principal::Automation { .. } => self.local.clone(),
+        }
+    }
+
     /// With the extensions that work here.
     #[must_use]
     pub fn with_extensions(mut self, extensions: Arc<Extensions>) -> Self {
@@ -145,25 +207,54 @@ impl Providers {
 }
 
 impl Machines for Providers {
-    fn of(&self, identity: &Identity) -> Option<Arc<dyn Machine>> {
-        match &identity.principal {
-            // What cannot be made for it now, it does not have.
-            Principal::Extension { id } => {
-                self.extensions.as_ref()?.machine(id, &identity.user).ok()
-            }
-            Principal::Core { .. }
-            | Principal::User { .. }
-            | Principal::Token { .. }
-            | Principal::Automation { .. } => {
-                let there = self.gateway.as_ref().and_then(|gateway| {
-                    let links = self.linked(identity);
-                    There::of(gateway, links, self.local.clone(), identity.scopes)
-                });
-                match there {
-                    Some(there) => Some(Arc::new(there)),
-                    None => self.local.clone(),
+    fn of(&self, identity: &Identity, who: &Conversation) -> Option<Arc<dyn Machine>> {
+        match self.staying(identity, who) {
+            Some(staying) => staying
+                .is_anywhere()
+                .then(|| Arc::new(staying) as Arc<dyn Machine>),
+            None => self.own(identity),
+        }
+    }
+
+    fn meant<'a>(
+        &'a self,
+        identity: &'a Identity,
+        who: &'a Conversation,
+        name: Option<&'a str>,
+        what: Purpose,
+    ) -> Task<'a, Result<Option<Meant>, Failure>> {
+        Box::pin(async move {
+            if let Some(staying) = self.staying(identity, who) {
+                if name.is_none() && !staying.is_anywhere() {
+                    return Ok(None);
                 }
+                return staying.for_request(name, what).await.map(Some);
             }
+            let own = self.own(identity).map(Meant::only);
+            match (name, own) {
+                (None, own) => Ok(own),
+                (Some(HERE), Some(own)) => Ok(Some(own)),
+                (Some(_), Some(_)) => Err(nobody_called(&[HERE.to_owned()])),
+                (Some(_), None) => Err(nobody_called(&[])),
+            }
+        })
+    }
+
+    fn begin_session<'a>(
+        &'a self,
+        who: &'a Conversation,
+        is_open: &'a (dyn Fn(&str) -> bool + Sync),
+    ) -> Task<'a, ()> {
+        match &self.gateway {
+            Some(gateway) => Box::pin(gateway.begin_session(who, is_open)),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
+
+    fn end_session<'a>(&'a self, who: &'a Conversation) -> Task<'a, ()> {
+        match &self.gateway {
+            Some(gateway) => Box::pin(gateway.end_session(who)),
+            None => Box::pin(std::future::ready(())),
         }
     }
 
@@ -189,30 +280,6 @@ impl Machines for Providers {
             Some(gateway) => Box::pin(recalled_ask(gateway, caller, scopes, ask)),
             None => Box::pin(std::future::ready(None)),
         }
-    }
-
-    fn named(&self, identity: &Identity, name: &str) -> Result<Arc<dyn Machine>, Failure> {
-        let links = self.linked(identity);
-        let mut names: Vec<String> = links.iter().map(|link| link.about().name.clone()).collect();
-        let at = names.iter().position(|one| one == name);
-        let link = at.and_then(|at| links.into_iter().nth(at));
-        if let (Some(gateway), Some(link)) = (&self.gateway, link)
-            && let Some(there) = There::of(gateway, vec![link], None, identity.scopes)
-        {
-            return Ok(Arc::new(there));
-        }
-        let here = match &identity.principal {
-            Principal::Extension { .. } => self.of(identity),
-            Principal::Core { .. }
-            | Principal::User { .. }
-            | Principal::Token { .. }
-            | Principal::Automation { .. } => self.local.clone(),
-        };
-        if here.is_some() {
-            names.push(HERE.to_owned());
-        }
-        here.filter(|_| name == HERE)
-            .ok_or_else(|| nobody_called(&names))
     }
 
     fn changes(&self) -> Option<broadcast::Receiver<Arc<str>>> {

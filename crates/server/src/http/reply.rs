@@ -30,6 +30,9 @@ pub(crate) const POLICY: HeaderName = HeaderName::from_static("portcullis-policy
 /// The hooks that were asked, in order.
 pub(crate) const HOOKS: HeaderName = HeaderName::from_static("portcullis-hooks");
 
+/// The machine that acted, where the caller could have meant another.
+pub(crate) const MACHINE: HeaderName = HeaderName::from_static("portcullis-machine");
+
 /// JSON that is written already.
 pub(crate) fn written(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()).boxed());
@@ -115,6 +118,13 @@ pub(crate) fn settled_on(reply: &mut Reply, warrant: Option<Warrant>) {
         if let Some(value) = fit(&text) {
             headers.insert(name, value);
         }
+    }
+}
+
+/// Says which machine acted.
+pub(crate) fn done_at(reply: &mut Reply, machine: Option<&str>) {
+    if let Some(value) = machine.and_then(fit) {
+        reply.headers_mut().insert(MACHINE, value);
     }
 }
 

@@ -60,6 +60,9 @@ pub(crate) struct Shares {
     pub(crate) streams: Arc<Places>,
     /// Memory for bodies on their way.
     pub(crate) bodies: Bodies,
+    /// Memory for what is built of them. Taken after that of the body, and who has
+    /// it waits for nothing more.
+    pub(crate) values: Bodies,
     walks: Line,
     archives: Line,
     records: Line,
@@ -95,6 +98,7 @@ impl Default for Shares {
             uploads: Places::new("uploads", MAX_UPLOADS, UPLOADS_OF_ONE),
             streams: Places::new("streams of events", MAX_STREAMS, STREAMS_OF_ONE),
             bodies: Bodies::default(),
+            values: Bodies::default(),
             walks: Line::new("searches and walks", WALKS_OF_ONE),
             archives: Line::new("archives", ARCHIVES_OF_ONE),
             records: Line::new("looks at the record", RECORDS_OF_ONE),

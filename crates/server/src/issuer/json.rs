@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use portcullis_proto::Extent;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -14,6 +15,7 @@ const MAX_DEPTH: usize = 8;
 
 /// The object `bytes` spell.
 pub(super) fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
+    Extent::of(bytes).ok()?;
     let mut reading = serde_json::Deserializer::from_slice(bytes);
     let value = Strict { left: MAX_DEPTH }.deserialize(&mut reading).ok()?;
     reading.end().ok()?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::request::Parts;
 use portcullis_gate::Headway;
 use portcullis_proto::{Failure, Reason, ScopeSet, ToolCall, ToolReply};
 use rmcp::model::{
@@ -22,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::changed::Changes;
 use super::errand::{Brought, Errand, Parked, unless_cancelled};
+use super::http::Carried;
 use super::seat::{Seat, Seats};
 use super::subscribe::{Ear, MAX_SUBSCRIPTIONS, Subscriptions, Watched, tell_changes, tell_end};
 use super::tasks::{Tasks, Waiting};
@@ -246,7 +248,10 @@ impl ServerHandler for Handler {
         let mut errand = self.errand("mcp/tools/call", &context)?;
         let writer = self.writer();
         let name = request.name.into_owned();
-        let arguments = request.arguments.map_or(Value::Null, Value::Object);
+        let head = context.extensions.get::<Parts>();
+        let carried = head.and_then(|head| head.extensions.get::<Carried>()?.take());
+        let arguments = carried.or(request.arguments);
+        let arguments = arguments.map_or(Value::Null, Value::Object);
         // Only a call that brings an answer, or may have to wait for one, is bound.
         let bound = if errand.later.is_some() || request.request_state.is_some() {
             let who = &errand.caller.subject.principal;

@@ -6,26 +6,30 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use portcullis_gate::{Caller, Gate};
-use portcullis_proto::{Failure, Reason, Subject, Verb};
+use portcullis_proto::{Extent, Failure, Principal, Reason, Subject, Verb};
 use rmcp::ServerHandler;
-use rmcp::model::ProtocolVersion;
+use rmcp::model::{JsonObject, ProtocolVersion};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::envelope::{self, Opened, SMALL_MESSAGE};
 use super::handler::Handler;
 use super::sessions::{MAX_OF_ONE, Opening, Sessions};
 use super::{HttpMcpParts, MAX_MESSAGE};
-use crate::http::{BODY_PATIENCE, Identity, Shares};
+use crate::gateway::Conversation;
+use crate::http::{BODY_PATIENCE, Identity, Machines, Room, SMALL_BODY, Shares};
+use crate::parsing::off_the_reactor;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -51,6 +55,8 @@ pub struct McpHttp {
     serve: Arc<Serve>,
     sessions: Arc<Sessions>,
     gate: Arc<Gate>,
+    /// Whose sessions stay with machines; nothing where there are none.
+    machines: Option<Arc<dyn Machines>>,
     shares: Arc<Shares>,
     /// Raised when calls that wait for a person are to be let go.
     ending: CancellationToken,
@@ -68,11 +74,16 @@ impl McpHttp {
     /// The tools of whichever machine a caller works with.
     pub fn new(parts: HttpMcpParts) -> Self {
         let gate = Arc::clone(&parts.gate);
+        let machines = Some(Arc::clone(&parts.machines));
         let ending = CancellationToken::new();
         let shares = Arc::new(Shares::default());
         let handler = Handler::for_everyone(parts, ending.clone(), Arc::clone(&shares));
         let mcp = Self::until(ending, move || handler.afresh(), gate, MAX_OF_ONE);
-        Self { shares, ..mcp }
+        Self {
+            machines,
+            shares,
+            ..mcp
+        }
     }
 
     /// Another handler on the very same transport, with at most so many
@@ -101,6 +112,8 @@ impl McpHttp {
             .disable_allowed_origins()
             .with_cancellation_token(cut.clone())
             .with_json_response(true)
+            // Sessions know which of them get an empty event first.
+            .with_sse_retry(None)
             .with_max_request_body_bytes(MAX_MESSAGE);
         let service =
             StreamableHttpService::new(move || Ok(handler()), Arc::clone(&sessions), config);
@@ -112,6 +125,7 @@ impl McpHttp {
             serve: Arc::new(serve),
             sessions,
             gate,
+            machines: None,
             shares: Arc::default(),
             ending,
             cut,
@@ -177,20 +191,119 @@ impl McpHttp {
             Err(answer) => return answer,
         };
         room.shrink(body.len());
+        let (opened, values) = match self.opened(&subject.principal, body).await {
+            Ok(opened) => opened,
+            Err(why) if why.reason() == Reason::Overload => {
+                return too_many(&self.record(subject, why), SOON);
+            }
+            Err(why) => return too_large(&self.record(subject, why)),
+        };
         // The head goes with the call, also where that outlives its request.
-        head.extensions.insert(Arc::new(room));
-        let body = Full::new(body);
+        head.extensions.insert(Arc::new(room.and(values)));
+        head.extensions.insert(Carried::new(opened.arguments));
         head.extensions.insert(identity);
-        let answer = (self.serve)(Request::from_parts(head, body));
-        match Opening::during(subject.principal.clone(), answer).await {
-            Ok(answer) => as_words(answer),
+        let session = named(&head.headers).map(str::to_owned);
+        let is_last = head.method == Method::DELETE;
+        let bytes = opened.rest.len();
+        let answer = (self.serve)(Request::from_parts(head, Full::new(opened.rest)));
+        let answer = Opening::during(subject.principal.clone(), answer);
+        let answer = begun_off_the_reactor(bytes, Box::pin(answer)).await;
+        match answer.and_then(|answer| answer) {
+            Ok(answer) => {
+                self.follow(&subject, (session.as_deref(), is_last), &answer)
+                    .await;
+                as_words(answer)
+            }
             Err(failure) => too_many(&self.record(subject, failure), IN_A_MINUTE),
         }
+    }
+
+    /// Tells of a session that began or was ended, so that the next one goes on where
+    /// a lost one was.
+    async fn follow(
+        &self,
+        subject: &Subject,
+        (session, is_last): (Option<&str>, bool),
+        answer: &Answer,
+    ) {
+        let Some(machines) = self
+            .machines
+            .as_ref()
+            .filter(|_| answer.status().is_success())
+        else {
+            return;
+        };
+        match (session, named(answer.headers())) {
+            (None, Some(begun)) => {
+                let is_open = |id: &str| self.sessions.whose(id).is_some();
+                let who = Conversation::of(subject, Some(begun));
+                machines.begin_session(&who, &is_open).await;
+            }
+            (Some(ended), _) if is_last => {
+                machines
+                    .end_session(&Conversation::of(subject, Some(ended)))
+                    .await;
+            }
+            (Some(_) | None, _) => {}
+        }
+    }
+
+    /// A message in its parts, with room for what was built of it. One that is large
+    /// is counted and read off the reactor, where nobody else waits behind it.
+    async fn opened(&self, who: &Principal, body: Bytes) -> Result<(Opened, Room), Failure> {
+        if body.len() <= SMALL_MESSAGE {
+            Extent::of(&body)?;
+            return Ok((envelope::open(body)?, Room::default()));
+        }
+        let (bytes, counted) = (body.len(), body.clone());
+        let extent = off_the_reactor(bytes, move || Extent::of(&counted)).await?;
+        let room = self.shares.values.room(who, extent?.weight).await?;
+        let opened = off_the_reactor(bytes, move || envelope::open(body)).await?;
+        Ok((opened?, room))
     }
 
     fn record(&self, subject: Subject, why: Failure) -> Failure {
         let caller = Caller::new(subject, ROUTE);
         self.gate.refuse(&caller, Verb::Administer, "session", why)
+    }
+}
+
+/// The arguments of a call, on their way past rmcp to who makes it.
+#[derive(Clone, Default)]
+pub(super) struct Carried(Arc<Mutex<Option<JsonObject>>>);
+
+impl Carried {
+    fn new(arguments: Option<JsonObject>) -> Self {
+        Self(Arc::new(Mutex::new(arguments)))
+    }
+
+    /// The arguments, where they were cut out of the message.
+    pub(super) fn take(&self) -> Option<JsonObject> {
+        let mut arguments = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        arguments.take()
+    }
+}
+
+/// Runs `task`, which reads so many bytes, off the reactor up to where it first
+/// waits: until then rmcp reads the message.
+async fn begun_off_the_reactor<T: Send + 'static>(
+    bytes: usize,
+    mut task: Pin<Box<dyn Future<Output = T> + Send>>,
+) -> Result<T, Failure> {
+    if bytes <= SMALL_BODY {
+        return Ok(task.await);
+    }
+    let begin = move || {
+        // Whoever it waits for is told anew by the poll that follows here.
+        let mut unheard = Context::from_waker(Waker::noop());
+        match task.as_mut().poll(&mut unheard) {
+            Poll::Ready(done) => Ok(done),
+            Poll::Pending => Err(task),
+        }
+    };
+    match off_the_reactor(bytes, begin).await? {
+        Ok(done) => Ok(done),
+        Err(task) => Ok(task.await),
     }
 }
 
@@ -251,18 +364,27 @@ fn no_session() -> Answer {
     refused(StatusCode::NOT_FOUND, &error)
 }
 
-fn too_many(failure: &Failure, later: &'static str) -> Answer {
-    let error = json!({
-        "code": -32000,
+fn too_large(failure: &Failure) -> Answer {
+    let status = StatusCode::PAYLOAD_TOO_LARGE;
+    refused(status, &typed(failure, -32600, status))
+}
+
+fn typed(failure: &Failure, code: i32, status: StatusCode) -> Value {
+    json!({
+        "code": code,
         "message": failure.message(),
         "data": {
             "errorKind": failure.kind().as_str(),
             "reason": failure.reason().as_str(),
             "hint": failure.next_step(),
-            "status": StatusCode::TOO_MANY_REQUESTS.as_u16(),
+            "status": status.as_u16(),
         },
-    });
-    let mut answer = refused(StatusCode::TOO_MANY_REQUESTS, &error);
+    })
+}
+
+fn too_many(failure: &Failure, later: &'static str) -> Answer {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let mut answer = refused(status, &typed(failure, -32000, status));
     let headers = answer.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from_static(later));
     answer

@@ -10,11 +10,13 @@
 
 mod ask;
 mod changed;
+mod envelope;
 mod errand;
 mod handler;
 mod http;
 mod nowhere;
 mod oauth;
+mod priming;
 mod resume;
 mod seat;
 mod sessions;

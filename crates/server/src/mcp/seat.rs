@@ -17,6 +17,7 @@ use rmcp::{ErrorData, RoleServer};
 use super::nowhere::Nowhere;
 use super::{HttpMcpParts, shape};
 use crate::answers;
+use crate::gateway::Conversation;
 use crate::http::{FilesOff, Identity, Names};
 
 /// The longest name a conversation or run may have.
@@ -133,9 +134,13 @@ impl Seats {
             .map(|name| SessionId::new(format!("{}/{name}", subject.label())));
         subject.conversation_id = conversation.map(ConversationId::new);
         subject.run_id = run.map(RunId::new);
+        // Looked at before: it is this caller's, and that of an era that has them.
+        let session_id = head.headers.get("mcp-session-id");
+        let session_id = session_id.and_then(|id| id.to_str().ok());
+        let who = Conversation::of(&subject, session_id);
         let machine = parts
             .machines
-            .of(identity)
+            .of(identity, &who)
             .unwrap_or_else(|| Arc::new(Nowhere(Arc::clone(&parts.gate))));
         Ok(Seat {
             machine,

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use portcullis_proto::{Failure, Principal, Reason};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError,
 };
@@ -21,6 +23,7 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
 
+use super::priming::Primed;
 use crate::http::Holder;
 
 /// How many sessions a principal has open at most: an agent and its helpers.
@@ -74,9 +77,16 @@ pub(super) struct Sessions {
     most: usize,
 }
 
+/// An open session.
+struct Session {
+    owner: Principal,
+    /// Whether its client knows events without a message, as from 2025-11-25 on.
+    knows_priming: bool,
+}
+
 #[derive(Default)]
 struct Book {
-    owners: HashMap<SessionId, Principal>,
+    open: HashMap<SessionId, Session>,
     /// How many each has, those being opened included.
     counts: HashMap<Holder, usize>,
     all: usize,
@@ -84,8 +94,8 @@ struct Book {
 
 impl Book {
     fn end(&mut self, id: &SessionId) {
-        if let Some(owner) = self.owners.remove(id) {
-            self.give_back(&owner);
+        if let Some(session) = self.open.remove(id) {
+            self.give_back(&session.owner);
         }
     }
 
@@ -111,8 +121,11 @@ struct Place<'a> {
 impl Place<'_> {
     fn opened(mut self, id: SessionId) {
         self.opened = true;
-        let principal = self.principal.clone();
-        self.sessions.book().owners.insert(id, principal);
+        let session = Session {
+            owner: self.principal.clone(),
+            knows_priming: false,
+        };
+        self.sessions.book().open.insert(id, session);
     }
 }
 
@@ -137,7 +150,22 @@ impl Sessions {
 
     /// Who opened a session, if it is open.
     pub(super) fn whose(&self, id: &str) -> Option<Principal> {
-        self.book().owners.get(id).cloned()
+        let book = self.book();
+        book.open.get(id).map(|session| session.owner.clone())
+    }
+
+    /// Notes which version the session was opened with.
+    fn negotiated(&self, id: &SessionId, version: &ProtocolVersion) {
+        if let Some(session) = self.book().open.get_mut(id) {
+            session.knows_priming = *version >= ProtocolVersion::V_2025_11_25;
+        }
+    }
+
+    fn knows_priming(&self, id: &SessionId) -> bool {
+        let book = self.book();
+        book.open
+            .get(id)
+            .is_some_and(|session| session.knows_priming)
     }
 
     fn place(&self, principal: &Principal) -> Option<Place<'_>> {
@@ -209,7 +237,13 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, NoSession> {
         let answer = self.local.initialize_session(id, message).await;
-        answer.map_err(NoSession::Local)
+        let answer = answer.map_err(NoSession::Local)?;
+        if let JsonRpcMessage::Response(response) = &answer
+            && let ServerResult::InitializeResult(result) = &response.result
+        {
+            self.negotiated(id, &result.protocol_version);
+        }
+        Ok(answer)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, NoSession> {
@@ -227,7 +261,8 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, NoSession> {
         let stream = self.local.create_stream(id, message).await;
-        stream.map_err(NoSession::Local)
+        let stream = stream.map_err(NoSession::Local)?;
+        Ok(Primed::through(stream, self.knows_priming(id)))
     }
 
     async fn accept_message(
@@ -244,7 +279,8 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, NoSession> {
         let stream = self.local.create_standalone_stream(id).await;
-        stream.map_err(NoSession::Local)
+        let stream = stream.map_err(NoSession::Local)?;
+        Ok(Primed::first(stream, self.knows_priming(id)))
     }
 
     async fn resume(
@@ -253,6 +289,7 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, NoSession> {
         let stream = self.local.resume(id, last_event_id).await;
-        stream.map_err(NoSession::Local)
+        let stream = stream.map_err(NoSession::Local)?;
+        Ok(Primed::through(stream, self.knows_priming(id)))
     }
 }

@@ -8,6 +8,8 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use portcullis_proto::{Extent, Failure, read_json};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
@@ -17,13 +19,17 @@ use rmcp::transport::Transport;
 use rmcp::transport::async_rw::{JsonRpcMessageCodec, JsonRpcMessageCodecError};
 use serde::Deserialize;
 use serde_json::error::Category;
+use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Decoder as _;
 
+use super::envelope::{self, Opened, SMALL_MESSAGE};
 use super::{MAX_MESSAGE, written};
+use crate::http::SMALL_BODY;
 
 type Received = RxJsonRpcMessage<RoleServer>;
 
@@ -38,6 +44,8 @@ const KEEP: usize = 64 * 1024;
 pub(super) struct Wire<R, W> {
     read: R,
     incoming: Incoming,
+    /// A large line that is read off the reactor; the next one waits for it.
+    reading: Option<JoinHandle<Result<Option<Received>, NoMessage>>>,
     /// Gone once closed.
     write: Arc<Mutex<Option<W>>>,
 }
@@ -47,6 +55,7 @@ impl<R, W> Wire<R, W> {
         Self {
             read,
             incoming: Incoming::default(),
+            reading: None,
             write: Arc::new(Mutex::new(Some(write))),
         }
     }
@@ -71,6 +80,14 @@ where
     /// Dropped half way, it loses nothing: what was read stays in the buffer.
     async fn receive(&mut self) -> Option<Received> {
         loop {
+            if let Some(reading) = &mut self.reading {
+                let read = reading.await;
+                self.reading = None;
+                if let Some(message) = told(&self.write, read.unwrap_or(Ok(None))).await? {
+                    return Some(message);
+                }
+                continue;
+            }
             let Some(line) = self.incoming.next_line() else {
                 // The end, or a pipe that broke: either way nothing more comes.
                 match self.read.read_buf(self.incoming.room()).await {
@@ -78,14 +95,21 @@ where
                     Ok(_) => continue,
                 }
             };
-            match message(line) {
-                Ok(Some(message)) => return Some(message),
-                Ok(None) => {}
-                Err(NoMessage) => {
-                    let error = ErrorData::invalid_request("Invalid request", None);
-                    let reply = written::line(&JsonRpcMessage::error(error, None)).ok()?;
-                    put(&self.write, &reply).await.ok()?;
+            if line.len() > SMALL_BODY {
+                let line = Bytes::copy_from_slice(line);
+                self.reading = Some(tokio::task::spawn_blocking(move || large(line)));
+                continue;
+            }
+            let read = if line.len() > SMALL_MESSAGE {
+                large(Bytes::copy_from_slice(line))
+            } else {
+                match Extent::of(line) {
+                    Ok(_) => message(line),
+                    Err(why) => Err(too_large(line, &why.into())),
                 }
+            };
+            if let Some(message) = told(&self.write, read).await? {
+                return Some(message);
             }
         }
     }
@@ -107,6 +131,22 @@ async fn put<W: AsyncWrite + Unpin>(write: &Mutex<Option<W>>, line: &[u8]) -> io
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the wire is closed"))?;
     write.write_all(line).await?;
     write.flush().await
+}
+
+/// What was read, where it is a message; what is none is answered. Nothing at all
+/// where nobody hears that.
+async fn told<W: AsyncWrite + Unpin>(
+    write: &Mutex<Option<W>>,
+    read: Result<Option<Received>, NoMessage>,
+) -> Option<Option<Received>> {
+    match read {
+        Ok(message) => Some(message),
+        Err(NoMessage { error, id }) => {
+            let reply = written::line(&JsonRpcMessage::error(error, id)).ok()?;
+            put(write, &reply).await.ok()?;
+            Some(None)
+        }
+    }
 }
 
 /// What was read and is not yet taken.
@@ -159,8 +199,24 @@ impl Incoming {
     }
 }
 
-/// JSON that is no message of the protocol.
-struct NoMessage;
+/// JSON that is no message of the protocol, or more than is read.
+struct NoMessage {
+    error: ErrorData,
+    /// The request it would have been.
+    id: Option<RequestId>,
+}
+
+/// What is looked at of a message that is not read.
+#[derive(Deserialize)]
+struct Unread<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(borrow, rename = "method")]
+    _method: &'a RawValue,
+}
+
+/// The longest id a refusal repeats.
+const MAX_ID: usize = 1024;
 
 /// A call as nearly every client writes it. Anything else in it, and it is not
 /// read here.
@@ -189,10 +245,48 @@ fn message(line: &[u8]) -> Result<Option<Received>, NoMessage> {
     match JsonRpcMessageCodec::<Received>::new().decode(&mut framed) {
         Ok(message) => Ok(message),
         Err(JsonRpcMessageCodecError::Serde(error)) if error.classify() == Category::Data => {
-            Err(NoMessage)
+            let error = ErrorData::invalid_request("Invalid request", None);
+            Err(NoMessage { error, id: None })
         }
         // To answer what is no JSON could echo back and forth for ever.
         Err(_) => Ok(None),
+    }
+}
+
+/// Reads a line that is not small: what may be large in it by itself.
+fn large(line: Bytes) -> Result<Option<Received>, NoMessage> {
+    let counted = Extent::of(&line).map_err(Failure::from);
+    let whole = line.clone();
+    let Opened { rest, arguments } = counted
+        .and_then(|_| envelope::open(line))
+        .map_err(|why| too_large(&whole, &why))?;
+    drop(whole);
+    let mut read = message(&rest)?;
+    if let Some(JsonRpcMessage::Request(request)) = &mut read
+        && let ClientRequest::CallToolRequest(call) = &mut request.request
+        && arguments.is_some()
+    {
+        call.params.arguments = arguments;
+    }
+    Ok(read)
+}
+
+fn too_large(line: &[u8], why: &Failure) -> NoMessage {
+    // Its id alone, where that is short: what is refused is not built for it.
+    let request = serde_json::from_slice::<Unread<'_>>(line).ok();
+    let id = request
+        .map(|request| request.id.get().as_bytes())
+        .filter(|id| id.len() <= MAX_ID)
+        .and_then(|id| read_json::<RequestId>(id).ok());
+    let data = json!({
+        "errorKind": why.kind().as_str(),
+        "reason": why.reason().as_str(),
+        "hint": why.next_step(),
+        "status": why.kind().status(),
+    });
+    NoMessage {
+        error: ErrorData::invalid_request(why.message().to_owned(), Some(data)),
+        id,
     }
 }
 

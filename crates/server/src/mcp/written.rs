@@ -80,9 +80,10 @@ fn tree(reply: &ToolReply, warrant: Option<&Warrant>) -> CallToolResult {
     result
 }
 
-/// What is no text, in MCP's shapes.
+/// What stands beside the text, in MCP's shapes.
 fn attached(one: &Attached) -> ContentBlock {
     match one {
+        Attached::Note { text } => ContentBlock::text(text),
         Attached::Image { data, mime_type } => ContentBlock::image(data, mime_type),
         Attached::Blob {
             uri,

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
+use portcullis_proto::read_json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -243,7 +244,7 @@ fn left_out(answer: &[u8]) -> u64 {
         Written(String),
         Number(u64),
     }
-    let answer: Answer = serde_json::from_slice(answer).unwrap_or_default();
+    let answer: Answer = read_json(answer).unwrap_or_default();
     let rejected = answer.partial_success.and_then(|part| part.rejected_spans);
     match rejected {
         Some(Count::Written(count)) => count.parse().unwrap_or(0),

@@ -57,7 +57,7 @@ pub(super) fn policy(source: &str) -> &str {
     let kind = source.split(':').next().unwrap_or_default();
     match kind {
         "class" | "default" | "desk" | "grant" | "lexical" | "loss-guard" | "mode"
-        | "own-state" | "protected-below" | "recovery" | "root" | "trust" => source,
+        | "own-state" | "protected-below" | "recovery" | "root" | "trust" | "undo-full" => source,
         "answer" | "hook" => kind,
         _ => "rule",
     }

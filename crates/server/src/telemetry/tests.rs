@@ -50,6 +50,8 @@ fn facts() -> Facts {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     }
 }
 

@@ -361,7 +361,7 @@ fn what_fails_there_is_typed_and_names_no_path_of_its_host() {
 
 #[test]
 fn a_file_that_comes_a_line_at_a_time_has_the_time_of_one_call() {
-    let patience = Duration::from_millis(600);
+    let patience = Duration::from_secs(6);
     let world = World::new(Mode::Allow).answered_within(patience);
     let token = world.token("ada", &AGENT);
     let server = world.start();

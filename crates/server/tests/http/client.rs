@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// How long a reply may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 /// A request that is well formed. What is hostile is written by hand.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_proto::{Mode, Scope};
+use portcullis_testkit::promised;
 use serde_json::{Value, json};
 
 use crate::client::Ask;
@@ -94,7 +95,7 @@ fn a_machine_is_paired_called_seen_and_left() {
             .expect(200);
         called.join().unwrap()
     });
-    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < promised(Duration::from_secs(20)));
     assert_eq!(replied["structuredContent"]["reason"], "link_lost");
     assert!(events.next_unnamed().is_none());
     assert_eq!(status(&server, &token)["connected"], false);
@@ -250,7 +251,7 @@ fn calls_are_bounded_per_machine_and_fail_at_their_deadline() {
 
 /// How long a call has where it is to come to its deadline: more than 80 need to be
 /// asked on a busy machine, and less than a client waits.
-const IN_TIME: Duration = Duration::from_secs(12);
+const IN_TIME: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_new_pairing_replaces_a_daemon_and_its_key() {

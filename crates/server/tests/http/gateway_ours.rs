@@ -145,7 +145,7 @@ fn who_gives_up_is_heard_by_the_machine() {
     assert_eq!(cancel.data["type"], "cancel");
     assert_eq!(cancel.data["payload"]["requestId"], id(&sent));
     daemon.respond(id(&sent), &result("late")).expect(404);
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + portcullis_testkit::PATIENCE;
     let abandoned = || {
         let lines = world.closings();
         lines.iter().any(|line| {

@@ -14,7 +14,7 @@ use crate::surfaces::{message_in, over_http, request};
 use crate::world::{AUDIENCE, ISSUER, Running, World, now_ms};
 
 /// Longer than a loaded machine keeps a thread waiting.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 const METADATA: &str =
     "resource_metadata=\"https://files.example/.well-known/oauth-protected-resource/mcp\"";
 

@@ -44,7 +44,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    fn of(body: &Value, refused: bool, status: impl fmt::Display) -> Self {
+    pub(crate) fn of(body: &Value, refused: bool, status: impl fmt::Display) -> Self {
         let word = |name: &str| body[name].as_str().map(str::to_owned);
         let verdict = match (refused, word("errorKind"), word("reason")) {
             (false, _, _) => "ok".to_owned(),

@@ -2,6 +2,7 @@
 //! in order, killed, and started again.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use portcullis_files::{
     AuditLog, Authority, FileLedger, Filter, LedgerOptions, PrivateDir, Record, Resolver,
 };
-use portcullis_gate::{Clock, Gate, GateParts, Grant, GrantSource, RootSpec};
+use portcullis_gate::{Clock, Entitlements, Gate, GateParts, Grant, GrantSource, RootSpec};
 use portcullis_policy::{Modes, RootPolicy, Rules};
 use portcullis_proto::{
     Access, AccessSet, ConversationId, Group, Mode, Principal, RootId, RootKind, RunId, Scope,
@@ -31,7 +32,7 @@ use crate::client::{Answer, Ask, Connection};
 use crate::record::AuditFiles;
 
 /// Longer than anything may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 /// The credentials of the tests are looked at as often as `serve` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -95,7 +96,7 @@ pub(crate) struct Inside {
     clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<FileLedger>,
     pub(crate) gate: Arc<Gate>,
-    root: RootId,
+    entitled: Arc<Entitlements>,
     /// Who started it.
     pub(crate) me: Principal,
     pub(crate) here: Here,
@@ -116,6 +117,16 @@ pub(crate) struct World {
     issuer: Option<Arc<Issuer>>,
     answers_within: Duration,
     fixed_key: Option<(String, String)>,
+    /// Roots beside the workspace, and who was granted what on them.
+    others: Vec<OtherRoot>,
+}
+
+/// A root beside the workspace, as the operator's settings have it.
+pub(crate) struct OtherRoot {
+    pub(crate) spec: RootSpec,
+    pub(crate) path: PathBuf,
+    /// To whom, what, until when.
+    pub(crate) grants: Vec<(Principal, AccessSet, Option<u64>)>,
 }
 
 impl World {
@@ -161,7 +172,14 @@ impl World {
             issuer: None,
             answers_within: PATIENCE,
             fixed_key: None,
+            others: Vec::new(),
         }
+    }
+
+    /// With roots beside the workspace.
+    pub(crate) fn with_roots(mut self, others: Vec<OtherRoot>) -> Self {
+        self.others = others;
+        self
     }
 
     /// A key lets machines of `user` in that were not paired.
@@ -261,11 +279,29 @@ impl World {
         let me = Principal::User { id: "me".into() };
         let granted = Grant::new(me.clone(), root.clone(), CHANGING, None, GrantSource::Core);
         gate.grants().issue(granted).unwrap();
+        let mut promised = Vec::new();
+        for other in &self.others {
+            authority
+                .declare(other.spec.clone(), &other.path, Resolver::Best)
+                .unwrap();
+            for (to, access, until) in &other.grants {
+                let (to, root) = (to.clone(), other.spec.id.clone());
+                let grant = Grant::new(to.clone(), root, *access, *until, GrantSource::Core);
+                // Who comes over HTTP has it with its credential.
+                if to == me {
+                    gate.grants().issue(grant).unwrap();
+                } else {
+                    promised.push(Arc::new(grant));
+                }
+            }
+        }
+        let entries = authority.roots().map(|declared| declared.entry().clone());
+        let entitled = Arc::new(Entitlements::new(entries.collect(), promised));
         Inside {
             clock,
             ledger,
             gate,
-            root,
+            entitled,
             me,
             here: Here::new(Arc::new(authority)).writing(),
         }
@@ -278,12 +314,13 @@ impl World {
             clock,
             ledger,
             gate,
-            root,
+            entitled,
             me,
             here,
         } = self.inside();
-        let extensions = Arc::new(Extensions::new(here.clone(), self.data.clone()));
-        let guests = Guests::new(gate.clone(), vec![root])
+        let extensions = Extensions::new(here.clone(), self.data.clone(), entitled.clone());
+        let extensions = Arc::new(extensions);
+        let guests = Guests::new(gate.clone(), entitled)
             .with_extensions(extensions.clone())
             .at_most(self.rate);
         let guests = Arc::new(guests);

@@ -6,19 +6,25 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_files::{Authority, PrivateDir, Resolver};
-use portcullis_gate::{Clock, Gate, GateParts, Grant, GrantSource, Ledger, LedgerDown, RootSpec};
+use portcullis_gate::{
+    Caller, Clock, Entitlements, Gate, GateParts, Grant, GrantSource, Ledger, LedgerDown, RootSpec,
+};
 use portcullis_policy::{Modes, RootPolicy, Rules};
 use portcullis_proto::{
     Access, AccessSet, ConversationId, Event, Group, Mode, Phase, Principal, RootId, RootKind,
     RunId, SessionId, Subject,
 };
-use portcullis_server::{Guests, HttpMcpParts, Identity, Machines, McpHttp, McpParts, serve_pipe};
+use portcullis_server::{
+    Conversation, Guests, HttpMcpParts, Identity, Machines, McpHttp, McpParts, serve_pipe,
+};
 use portcullis_store::Store;
 use portcullis_tools::{Here, Machine};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
+
+use crate::schemas;
 
 /// Closing lines.
 #[derive(Default)]
@@ -74,7 +80,7 @@ impl Clock for RealClock {
 struct ForAll(Option<Arc<dyn Machine>>);
 
 impl Machines for ForAll {
-    fn of(&self, _identity: &Identity) -> Option<Arc<dyn Machine>> {
+    fn of(&self, _identity: &Identity, _who: &Conversation) -> Option<Arc<dyn Machine>> {
         self.0.clone()
     }
 
@@ -95,6 +101,7 @@ pub(crate) struct World {
     pub(crate) lines: Arc<Lines>,
     pub(crate) store: Store,
     gate: Arc<Gate>,
+    entitled: Arc<Entitlements>,
     parts: McpParts,
 }
 
@@ -145,6 +152,8 @@ impl World {
         authority
             .declare(spec, &dir.join("w"), Resolver::Best)
             .unwrap();
+        let roots = authority.roots().map(|root| root.entry().clone());
+        let entitled = Arc::new(Entitlements::new(roots.collect(), Vec::new()));
         let principal = Principal::User { id: "me".into() };
         let mut here = Here::new(Arc::new(authority));
         if let Some(access) = changing {
@@ -153,9 +162,11 @@ impl World {
             gate.grants().issue(grant).unwrap();
             here = here.writing();
         }
+        let subject = Subject::agent_run(principal, ConversationId::new("c"), RunId::new("r"));
+        schemas::remember(&here.catalog(&Caller::new(subject.clone(), "test")));
         let parts = McpParts {
             machine: Arc::new(here),
-            subject: Subject::agent_run(principal, ConversationId::new("c"), RunId::new("r")),
+            subject,
             session: SessionId::new("s"),
             store: store.clone(),
             clock,
@@ -167,6 +178,7 @@ impl World {
             lines,
             store,
             gate,
+            entitled,
             parts,
         }
     }
@@ -178,10 +190,9 @@ impl World {
     }
 
     fn site(&self, parts: HttpMcpParts) -> Site {
-        let roots = vec![RootId::parse("workspace").unwrap()];
         Site {
             mcp: McpHttp::new(parts),
-            guests: Arc::new(Guests::new(Arc::clone(&self.gate), roots)),
+            guests: Arc::new(Guests::new(Arc::clone(&self.gate), self.entitled.clone())),
         }
     }
 
@@ -288,6 +299,12 @@ impl Client {
         self.write.write_all(line.as_bytes()).await.unwrap();
     }
 
+    /// A line as it is written, without what ends it.
+    pub(crate) async fn send_line(&mut self, line: &[u8]) {
+        self.write.write_all(line).await.unwrap();
+        self.write.write_all(b"\n").await.unwrap();
+    }
+
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
             .await;
@@ -295,7 +312,7 @@ impl Client {
 
     pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
-        tokio::time::timeout(Duration::from_secs(20), self.read.read_line(&mut line))
+        tokio::time::timeout(portcullis_testkit::PATIENCE, self.read.read_line(&mut line))
             .await
             .expect("a reply in time")
             .unwrap();
@@ -327,8 +344,9 @@ impl Client {
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
-            .await["result"]
-            .take()
+        let params = json!({"name": tool, "arguments": arguments});
+        let reply = self.request("tools/call", params).await["result"].take();
+        schemas::hold(tool, &reply);
+        reply
     }
 }

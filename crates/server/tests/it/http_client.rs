@@ -1,7 +1,6 @@
 //! A client that speaks HTTP, without the sockets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -11,6 +10,7 @@ use portcullis_server::{Identity, Via};
 use serde_json::{Value, json};
 
 use crate::client::Site;
+use crate::schemas;
 
 /// Somebody with a credential, and what they say of themselves.
 #[derive(Clone)]
@@ -33,9 +33,22 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// The first event of a stream, as it was sent.
+    pub(crate) async fn first_event(&mut self) -> String {
+        loop {
+            if let Some((event, _)) = self.text.split_once("\n\n") {
+                return event.to_owned();
+            }
+            let frame = self.body.frame().await.expect("an event").unwrap();
+            if let Ok(data) = frame.into_data() {
+                self.text.push_str(std::str::from_utf8(&data).unwrap());
+            }
+        }
+    }
+
     /// The next message: the body, or the next event that carries one.
     pub(crate) async fn message(&mut self) -> Option<Value> {
-        tokio::time::timeout(Duration::from_secs(20), self.next_message())
+        tokio::time::timeout(portcullis_testkit::PATIENCE, self.next_message())
             .await
             .expect("a message in time")
     }
@@ -141,13 +154,17 @@ impl Visitor {
 
     /// Begins a session, as clients up to 2025-11-25 do.
     pub(crate) async fn initialize(&mut self) -> Answer {
+        self.initialize_at("2025-11-25").await
+    }
+
+    pub(crate) async fn initialize_at(&mut self, version: &str) -> Answer {
         self.session = None;
         let answer = self
             .post(
                 1,
                 "initialize",
                 json!({
-                    "protocolVersion": "2025-11-25",
+                    "protocolVersion": version,
                     "capabilities": self.capabilities,
                     "clientInfo": {"name": "t", "version": "1"},
                 }),
@@ -209,8 +226,9 @@ impl Visitor {
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
-            .await["result"]
-            .take()
+        let params = json!({"name": tool, "arguments": arguments});
+        let reply = self.request("tools/call", params).await["result"].take();
+        schemas::hold(tool, &reply);
+        reply
     }
 }

@@ -109,3 +109,41 @@ async fn an_idle_session_ends_and_makes_room() {
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
     Visitor::new(&http, "many", "fs:read").handshake().await;
 }
+
+/// Clients of 2025-06-18 and older read every event as a message: an empty one
+/// ends their connection. Later versions resume from it.
+#[tokio::test]
+async fn only_clients_from_2025_11_25_on_get_an_event_without_a_message() {
+    let world = World::new(Mode::Allow);
+    let http = world.http();
+    for (version, want) in [
+        ("2024-11-05", false),
+        ("2025-03-26", false),
+        ("2025-06-18", false),
+        ("2025-11-25", true),
+    ] {
+        let mut one = Visitor::new(&http, version, "fs:read");
+        let mut opened = one.initialize_at(version).await;
+        let first = opened.first_event().await;
+        assert!(
+            first.contains(&format!("\"protocolVersion\":\"{version}\"")),
+            "{first}"
+        );
+        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        one.ask(Method::POST, Some(begun)).await;
+        let mut called = one.post(2, "tools/list", json!({})).await;
+        let first = called.first_event().await;
+        assert_eq!(first.starts_with("data: \n"), want, "{version}: {first}");
+        // What follows is the reply, whatever came first.
+        let reply = called.message().await.unwrap();
+        assert_eq!(reply["id"], 2, "{version}");
+        let mut listening = one.ask(Method::GET, None).await;
+        if want {
+            assert!(listening.first_event().await.starts_with("data: \n"));
+        } else {
+            let waiting = std::time::Duration::from_millis(200);
+            let first = tokio::time::timeout(waiting, listening.first_event()).await;
+            assert!(first.is_err(), "{version}: {first:?}");
+        }
+    }
+}

@@ -11,11 +11,13 @@
 mod asks;
 mod calls;
 mod client;
+mod heavy;
 mod http;
 mod http_asks;
 mod http_client;
 mod http_sessions;
 mod http_tasks;
 mod resources;
+mod schemas;
 mod subscriptions;
 mod writes;

@@ -28,7 +28,7 @@ fn changed(path: &str, change: &str) -> Value {
 }
 
 async fn until_ended(world: &World, count: usize) -> Vec<String> {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + portcullis_testkit::PATIENCE;
     while world.outcomes().len() < count && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

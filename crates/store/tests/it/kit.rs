@@ -16,7 +16,7 @@ use portcullis_proto::{
 /// When the tests take place.
 pub(crate) const NOW: u64 = 1_700_000_000_000;
 /// How long anything may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 /// A private directory, removed when dropped.
 pub(crate) struct Dir(PathBuf);
@@ -102,6 +102,8 @@ pub(crate) fn question(name: &str) -> Question {
             shown: None,
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         },
         class: Some("secret".to_owned()),
         source: "builtin:secret".to_owned(),

@@ -123,6 +123,26 @@ fn a_file_is_short_enough_to_be_read_at_once() {
     );
 }
 
+/// Tests pass on any machine, however slow: a limit in seconds or less goes through
+/// `testkit::promised`, which `./bench` holds, or is `testkit::PATIENCE`.
+#[test]
+fn no_test_fails_because_a_machine_is_slow() {
+    const LIMITS: [&str; 2] = ["< Duration::from_secs", "< Duration::from_millis"];
+    let wrong = sources()
+        .iter()
+        .filter(|file| file.is_rust() && file.is_test() && file.path.starts_with("crates/"))
+        .filter(|file| !file.path.ends_with("architecture/lints.rs"))
+        .flat_map(|file| file.text.lines().map(|line| (&file.path, line.trim())))
+        .filter(|(_, line)| LIMITS.iter().any(|limit| line.contains(limit)))
+        .map(|(path, line)| format!("{path}: {line}"))
+        .collect();
+    none(
+        wrong,
+        "tests that a slow machine fails",
+        "`testkit::promised(limit)`, or `testkit::until`",
+    );
+}
+
 #[test]
 fn every_file_opens_with_its_job() {
     let wrong = sources()

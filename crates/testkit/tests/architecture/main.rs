@@ -4,6 +4,7 @@
 //! - [`map`]: which crate may use which, and where an outside crate may live.
 //! - [`lints`]: who may lift the boundary, how long a file may grow.
 //! - [`papers`]: a named test exists, a decision has its four parts.
+//! - [`entrances`]: JSON is counted before it is parsed.
 //! - [`dependencies`]: licences, bans and sources, from `deny.toml`.
 //!
 //! A failing test prints what is wrong and, after `hint:`, where to put it right.
@@ -19,6 +20,7 @@
 )]
 
 mod dependencies;
+mod entrances;
 mod lints;
 mod map;
 mod papers;

@@ -62,9 +62,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     // They read the environment.
     ("listenfd", &["cli"]),
     ("sd-notify", &["cli"]),
-    // They hold the terminal.
+    // It holds the terminal.
     ("crossterm", &["cli"]),
-    ("inquire", &["cli"]),
     ("ed25519-dalek", &["files"]),
     ("similar", &["files"]),
     // They can open files by path; the hand gives them open ones.

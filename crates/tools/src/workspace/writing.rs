@@ -156,7 +156,7 @@ fn written(kind: &'static str, changed: &Changed, more: impl FnOnce(&mut Object<
     let mut object = Object::begin(&mut out);
     object.word("kind", kind).text("path", receipt.path.shown());
     more(&mut object);
-    object.number("sizeBytes", receipt.bytes);
+    object.number_or_null("sizeBytes", receipt.bytes);
     if let Some(hash) = &receipt.hash {
         object.text("hash", &spelled(hash));
     }

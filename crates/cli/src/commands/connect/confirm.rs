@@ -3,15 +3,15 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use inquire::{InquireError, Select, Text};
 use portcullis_proto::{Group, Mode};
 
-use super::keys::{Typed, forget_typed};
 use super::plan::{Plan, is_available, lends_anything, mode_of, nothing_lent};
 use crate::environment::Environment;
 use crate::out::{BOLD, Mark, Out, YELLOW, aside, paint, shown, tell};
 use crate::problem::Problem;
+use crate::prompt::{Chosen, List, edit_line};
 use crate::settings::absolute;
 
 /// What a person decided.
@@ -78,9 +78,9 @@ impl fmt::Display for Item {
 pub(super) fn confirm(plan: &mut Plan, env: &Environment) -> Result<Confirmed, Problem> {
     loop {
         show(plan)?;
-        let choices = vec![Choice::Yes, Choice::Edit, Choice::No];
+        let choices = [Choice::Yes, Choice::Edit, Choice::No];
         // Enter pressed by habit must not let anything through.
-        match select("Lend this machine?", choices, 2)? {
+        match select("Lend this machine?", &choices, 2, "Esc is a no") {
             Some(Choice::Yes) if lends_anything(plan.settings.modes) => return Ok(Confirmed::Yes),
             Some(Choice::Yes) => aside(Mark::Warn.with(nothing_lent().what)),
             Some(Choice::Edit) => edit(plan, env)?,
@@ -98,37 +98,31 @@ pub(super) fn admit(origin: &str) -> Result<Confirmed, Problem> {
     out.line(format_args!("  A page of {origin} looks for a machine."))?;
     out.blank()?;
     out.flush()?;
-    let choices = vec![Admitted::Yes, Admitted::No];
-    Ok(match select("May it ask?", choices, 1)? {
+    let choices = [Admitted::Yes, Admitted::No];
+    Ok(match select("May it ask?", &choices, 1, "Esc is a no") {
         Some(Admitted::Yes) => Confirmed::Yes,
         Some(Admitted::No) | None => Confirmed::No,
     })
 }
 
-/// Has one of `choices` chosen, by the arrows alone: letters move nothing, and
-/// what was typed before the prompt was there is no answer to it.
-fn select<T: fmt::Display>(asked: &str, choices: Vec<T>, at: usize) -> Result<Option<T>, Problem> {
-    if forget_typed() == Typed::Interrupt {
-        return Ok(None);
-    }
-    let prompt = Select::new(asked, choices)
-        .with_starting_cursor(at)
-        .without_filtering();
-    answered(prompt.prompt())
-}
-
-/// What came of a prompt: nothing, where it was left.
-fn answered<T>(said: Result<T, InquireError>) -> Result<Option<T>, Problem> {
-    match said {
-        Ok(said) => Ok(Some(said)),
-        Err(InquireError::NotTTY) => Err(no_terminal()),
-        Err(
-            InquireError::OperationCanceled
-            | InquireError::OperationInterrupted
-            | InquireError::InvalidConfiguration(_)
-            | InquireError::IO(_)
-            | InquireError::Custom(_),
-        ) => Ok(None),
+/// Has one of `choices` chosen. All that is no answer, a terminal that is gone
+/// included, chooses none.
+fn select<T: fmt::Display + Clone>(
+    asked: &str,
+    choices: &[T],
+    start: usize,
+    escape: &str,
+) -> Option<T> {
+    let list = List {
+        asked: Some(asked),
+        choices,
+        start,
+        escape,
+        pause: Duration::ZERO,
+    };
+    match list.put(|| false) {
+        Ok(Chosen::This(choice)) => Some(choice.clone()),
+        Ok(Chosen::Left | Chosen::Interrupted | Chosen::TooLate) | Err(_) => None,
     }
 }
 
@@ -153,10 +147,7 @@ fn show(plan: &Plan) -> Result<(), Problem> {
     let path = directory(plan);
     let path = path.to_string_lossy();
     out.line(format_args!("  directory  {}", paint(BOLD, shown(&path))))?;
-    let asked = match plan.confirmation {
-        crate::args::ConfirmationFlag::Client => "you, in this terminal",
-        crate::args::ConfirmationFlag::Instance => "whoever the server asks",
-    };
+    let asked = plan.asked.words();
     out.line(format_args!("  asked      {asked}"))?;
     out.blank()?;
     let modes = plan.settings.modes;
@@ -196,24 +187,23 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
             .collect();
         items.push(Item::Directory(directory(plan)));
         items.push(Item::Done);
-        let chosen = items.clone();
-        let Some(item) = select("Change", chosen, at)? else {
+        let Some(item) = select("Change", &items, at, "Esc ends") else {
             return Ok(());
         };
         at = items.iter().position(|one| *one == item).unwrap_or(0);
         match item {
             Item::Done => return Ok(()),
             Item::Mode(group, now) => {
-                let modes = vec![Mode::Deny, Mode::Ask, Mode::Allow];
+                let modes = [Mode::Deny, Mode::Ask, Mode::Allow];
                 let cursor = modes.iter().position(|mode| *mode == now).unwrap_or(0);
-                if let Some(mode) = select(group.as_str(), modes, cursor)? {
+                if let Some(mode) = select(group.as_str(), &modes, cursor, "Esc keeps it") {
                     plan.settings.modes = plan.settings.modes.with(group, mode);
                 }
             }
             Item::Directory(now) => {
                 let now = now.to_string_lossy().into_owned();
-                let prompt = Text::new("Directory").with_initial_value(&now);
-                let Some(typed) = answered(prompt.prompt())? else {
+                // A terminal that is gone has written nothing.
+                let Ok(Some(typed)) = edit_line("Directory", &now) else {
                     continue;
                 };
                 let path = match (typed.strip_prefix("~/"), &env.home) {

@@ -3,7 +3,6 @@
 
 mod confirm;
 mod control;
-mod keys;
 mod origins;
 mod plan;
 mod prompts;
@@ -28,17 +27,17 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::confirm::{Confirmed, admit, confirm, no_terminal};
-pub(crate) use self::keys::{Typed, forget_typed};
-use self::plan::{Deciding, Plan, lends_anything, may_wait, named, nothing_lent, origins};
-use self::prompts::{AlwaysOnce, Terminal};
+use self::plan::{Asked, Deciding, Plan, lends_anything, may_wait, named, nothing_lent, origins};
+use self::prompts::Terminal;
 use self::screen::{About, Screen};
 use self::waiting::{AtTheDoor, Put};
-use crate::args::{ConfirmationFlag, ConnectArgs, Everywhere};
+use crate::args::{ConnectArgs, Everywhere};
 use crate::commands::mcp::{Signals, recover, watch};
 use crate::environment::Environment;
 use crate::log::Log;
 use crate::out::{aside, shown, tell};
 use crate::problem::{Ending, Problem};
+use crate::prompt;
 use crate::settings;
 use crate::sockets;
 use crate::wiring::{Purpose, World, open_data};
@@ -88,7 +87,7 @@ pub(crate) fn run(
 fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result<Ending, Problem> {
     let env = start.env;
     may_wait(env, args)?;
-    if !prompts::is_there() {
+    if !prompt::is_there() {
         return Err(no_terminal());
     }
     let listener = sockets::door(args.port)?;
@@ -178,12 +177,10 @@ fn not_connected(plan: &Plan) {
 /// Whether it is to be lent, by whoever decides that.
 fn confirmed(plan: &mut Plan, env: &Environment) -> Result<Confirmed, Problem> {
     match plan.deciding {
-        Deciding::Person if !prompts::is_there() => Err(no_terminal()),
+        Deciding::Person if !prompt::is_there() => Err(no_terminal()),
         Deciding::Person => confirm(plan, env),
-        Deciding::Flag | Deciding::NoQuestions if lends_anything(plan.settings.modes) => {
-            Ok(Confirmed::Yes)
-        }
-        Deciding::Flag | Deciding::NoQuestions => Err(nothing_lent()),
+        Deciding::Flag if lends_anything(plan.settings.modes) => Ok(Confirmed::Yes),
+        Deciding::Flag => Err(nothing_lent()),
     }
 }
 
@@ -282,7 +279,7 @@ impl Start<'_> {
         world.end();
         // Last: a terminal that is held up holds up nothing but what is said on it.
         screen.end();
-        keys::give_back();
+        prompt::give_back();
         let ended = ended.map_err(Problem::new)?;
         screen.note(&format!("ended: {}", words(&ended)));
         told(&ended, plan)
@@ -320,21 +317,18 @@ fn asking(
     screen: &Arc<Screen>,
     ending: &CancellationToken,
 ) -> Asking {
-    match (plan.deciding, plan.confirmation) {
-        (Deciding::NoQuestions, _) => Asking::Nobody,
-        (Deciding::Flag, _) => Asking::Here(Arc::new(AlwaysOnce)),
-        (Deciding::Person, ConfirmationFlag::Instance) => Asking::There,
-        (Deciding::Person, ConfirmationFlag::Client) => {
+    let terminal = match plan.asked {
+        Asked::Nobody => return Asking::Nobody,
+        Asked::Server => return Asking::There,
+        Asked::Elsewhere => None,
+        Asked::Terminal => {
             let terminal = Terminal::open(&env.user, Arc::clone(screen), ending.clone());
-            // `portcullis approve` at another terminal answers as well.
-            let approver = DurableApprover::new(
-                world.store.clone(),
-                Some(Arc::new(terminal) as Arc<dyn Approver>),
-                Arc::clone(&world.clock),
-            );
-            Asking::Here(Arc::new(approver))
+            Some(Arc::new(terminal) as Arc<dyn Approver>)
         }
-    }
+    };
+    // `portcullis approve` at another terminal answers as well.
+    let (store, clock) = (world.store.clone(), Arc::clone(&world.clock));
+    Asking::Here(Arc::new(DurableApprover::new(store, terminal, clock)))
 }
 
 /// Everything the far end of the link needs.

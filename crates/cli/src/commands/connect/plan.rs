@@ -15,6 +15,7 @@ use super::origins::is_allowed;
 use crate::args::{ConfirmationFlag, ConnectArgs, DialectFlag, Everywhere, LogLevel, ModeFlag};
 use crate::environment::{Environment, Said};
 use crate::problem::Problem;
+use crate::prompt::is_there;
 use crate::settings::{self, Overrides, Settings, bad_variable};
 
 /// How a pairing token begins. It counts once and for five minutes, so it may
@@ -30,15 +31,40 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Who decides.
+/// Who confirms the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deciding {
     /// The person at the terminal.
     Person,
-    /// Nobody: confirmed by a flag, and every question is answered with allow once.
+    /// `--auto-confirm`, for a server of `--allowed-origins`. It answers no question.
     Flag,
-    /// Nobody: confirmed by a flag, and every question is a no.
-    NoQuestions,
+}
+
+/// Who is asked where a person has to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The person at this terminal, or at another with `portcullis approve`.
+    Terminal,
+    /// There is no terminal here: a person at another with `portcullis approve`.
+    Elsewhere,
+    /// Whoever the server asks.
+    Server,
+    /// Nobody: every question is a no.
+    Nobody,
+}
+
+impl Asked {
+    /// For people.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Terminal => "you, in this terminal",
+            Self::Elsewhere => {
+                "whoever runs portcullis approve --watch on this machine; while nobody does, each is a no"
+            }
+            Self::Server => "whoever the server asks",
+            Self::Nobody => "nobody, so each is a no",
+        }
+    }
 }
 
 /// What is to be lent, and to whom.
@@ -47,7 +73,7 @@ pub(super) struct Plan {
     pub(super) token: Secret,
     pub(super) settings: Settings,
     pub(super) deciding: Deciding,
-    pub(super) confirmation: ConfirmationFlag,
+    pub(super) asked: Asked,
     pub(super) speaking: Speaking,
     pub(super) machine: String,
     /// `user@host`.
@@ -123,6 +149,10 @@ impl Plan {
         if is_at_door && flags(env, args)?.0 {
             told.push("--auto-confirm does not count for what a page asks: you decide".to_owned());
         }
+        let asked = asked_of(env, args)?;
+        if deciding == Deciding::Flag {
+            told.push(unanswered(asked, settings.modes));
+        }
         let host_name = host_name();
         let machine = args.machine.clone().or_else(|| env.gateway.machine.clone());
         let machine = machine.unwrap_or_else(|| host_name.clone());
@@ -137,7 +167,7 @@ impl Plan {
             address,
             token,
             deciding,
-            confirmation: confirmation(env, args)?,
+            asked,
             speaking: speaking(env, args)?,
             machine,
             host: format!("{}@{host_name}", env.user),
@@ -318,9 +348,38 @@ fn deciding(env: &Environment, args: &ConnectArgs, address: &Address) -> Result<
             address.origin()
         ))
         .hint(format!("Name it: --allowed-origins {}", address.origin()))),
-        (true, false) => Ok(Deciding::Flag),
-        (true, true) => Ok(Deciding::NoQuestions),
+        (true, _) => Ok(Deciding::Flag),
     }
+}
+
+/// Who is asked: `--auto-confirm` changes nothing about it.
+fn asked_of(env: &Environment, args: &ConnectArgs) -> Result<Asked, Problem> {
+    let (_, asks_nobody) = flags(env, args)?;
+    Ok(match confirmation(env, args)? {
+        _ if asks_nobody => Asked::Nobody,
+        ConfirmationFlag::Instance => Asked::Server,
+        ConfirmationFlag::Client if is_there() => Asked::Terminal,
+        ConfirmationFlag::Client => Asked::Elsewhere,
+    })
+}
+
+/// What `--auto-confirm` does not do, and which flags do.
+fn unanswered(asked: Asked, modes: Modes) -> String {
+    let mut said = format!(
+        "--auto-confirm confirms the connection and answers no question. Asked is {}.",
+        asked.words()
+    );
+    let group = Group::FilesystemWrite;
+    if mode_of(modes, group) == Mode::Ask {
+        said.push_str(" Files are changed unasked with --permission-filesystem-write allow.");
+    }
+    match asked {
+        Asked::Terminal | Asked::Elsewhere => {
+            said.push_str(" The server asks with --permission-confirmation instance.");
+        }
+        Asked::Server | Asked::Nobody => {}
+    }
+    said
 }
 
 fn confirmation(env: &Environment, args: &ConnectArgs) -> Result<ConfirmationFlag, Problem> {

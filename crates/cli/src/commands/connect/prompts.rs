@@ -2,33 +2,28 @@
 //!
 //! A question that is the same as one that waits is denied with it; one about
 //! the same resource is answered with it where the answer lasts. An allow once is
-//! for the one question that was shown. Esc, Ctrl-C, a
-//! terminal that is gone, and everything else that is no answer deny once; what was
-//! typed before a question could be read is dropped. Ctrl-C
+//! for the one question that was shown. Esc, Ctrl-C and a
+//! terminal that is gone deny once; what was typed before a question could be read,
+//! and a line that chooses nothing, are no answer. Ctrl-C
 //! twice within two seconds denies all that waits and ends the link: however fast a
 //! server asks, and however soon it takes back what it asked, a person gets out.
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossterm::cursor::MoveUp;
-use crossterm::event::{Event, KeyEventKind};
-use crossterm::execute;
-use crossterm::terminal::{Clear, ClearType, disable_raw_mode, enable_raw_mode};
 use portcullis_gate::{Answer, Approver, Clock as _, Decision, Question, Reply, Surface};
 use portcullis_proto::{Access, Facts};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::keys::{Cursor, Keys, Meant, PAUSE, Typed, is_interrupt};
 use super::screen::Screen;
 use crate::clock::SystemClock;
-use crate::commands::approve::{Choice, card, choices};
-use crate::out::{BOLD, Mark, Out, aside, paint};
+use crate::commands::approve::{card, choices};
+use crate::out::{Mark, Out, aside};
+use crate::prompt::{Chosen, List, PAUSE};
 
 /// Two Ctrl-C within so long of each other are meant for the link.
 const TWICE: Duration = Duration::from_secs(2);
@@ -75,12 +70,6 @@ impl Desk {
 pub(super) struct Terminal {
     desk: Arc<Desk>,
     user: String,
-}
-
-/// Whether there is a terminal to ask on: what is asked is seen, and keys come.
-pub(super) fn is_there() -> bool {
-    use std::io::IsTerminal as _;
-    io::stderr().is_terminal() && enable_raw_mode().and_then(|()| disable_raw_mode()).is_ok()
 }
 
 impl Terminal {
@@ -251,121 +240,38 @@ fn put_to_person(put: &Put) -> Came {
     if shown.is_err() {
         return Came::Said(Decision::DenyOnce);
     }
-    let (choices, no) = choices(&put.question);
-    let heard = Keys::take().and_then(|keys| {
-        match keys.drop_until_silent(PAUSE, || put.reply.is_closed())? {
-            Typed::Nothing => choose(&keys, &choices, no, put),
-            Typed::Interrupt => Ok(Heard::Interrupted),
-        }
-    });
-    match heard {
-        Ok(Heard::Said(decision)) => {
-            let mark = if decision.allows() {
+    let (choices, start) = choices(&put.question);
+    let list = List {
+        asked: None,
+        choices: &choices,
+        start,
+        escape: "Esc denies once",
+        pause: PAUSE,
+    };
+    match list.put(|| put.reply.is_closed()) {
+        Ok(Chosen::This(choice)) => {
+            let mark = if choice.decision.allows() {
                 Mark::Yes
             } else {
                 Mark::No
             };
-            let said = choices.iter().find(|choice| choice.decision == decision);
-            if let Some(said) = said {
-                aside(mark.with(said));
-            }
-            Came::Said(decision)
+            aside(mark.with(choice));
+            Came::Said(choice.decision)
         }
-        Ok(Heard::Left) => {
+        Ok(Chosen::Left) => {
             aside(Mark::No.with("Deny once"));
             Came::Said(Decision::DenyOnce)
         }
-        Ok(Heard::Interrupted) => {
+        Ok(Chosen::Interrupted) => {
             aside(Mark::No.with("Deny once; Ctrl-C again ends the link"));
             Came::Interrupted
         }
-        Ok(Heard::TooLate) => {
+        Ok(Chosen::TooLate) => {
             aside(Mark::Warn.with("Nobody waits for it any more: nothing was done."));
             Came::TooLate
         }
         // The terminal is gone, or never was one.
         Err(_) => Came::Said(Decision::DenyOnce),
-    }
-}
-
-enum Heard {
-    Said(Decision),
-    Left,
-    Interrupted,
-    TooLate,
-}
-
-/// Hears keys until they are an answer, or nobody waits for one any more.
-fn choose(keys: &Keys, choices: &[Choice], no: usize, put: &Put) -> io::Result<Heard> {
-    if put.reply.is_closed() {
-        return Ok(Heard::TooLate);
-    }
-    let mut cursor = Cursor::new(choices.len(), no);
-    draw(choices, cursor.at(), true)?;
-    loop {
-        let event = keys.next()?;
-        // Before anything else: it is not about this question alone.
-        if event.as_ref().is_some_and(is_interrupt) {
-            return Ok(Heard::Interrupted);
-        }
-        if put.reply.is_closed() {
-            return Ok(Heard::TooLate);
-        }
-        let Some(Event::Key(key)) = event else {
-            continue;
-        };
-        if key.kind == KeyEventKind::Release {
-            continue;
-        }
-        match cursor.hear(&key, Instant::now()) {
-            Meant::This => {
-                let choice = choices.get(cursor.at());
-                return Ok(choice.map_or(Heard::Left, |choice| Heard::Said(choice.decision)));
-            }
-            Meant::Left => return Ok(Heard::Left),
-            Meant::Nothing => draw(choices, cursor.at(), false)?,
-        }
-    }
-}
-
-/// Draws the answers; over the last ones, unless it is the first time.
-fn draw(choices: &[Choice], at: usize, is_first: bool) -> io::Result<()> {
-    let mut err = anstream::stderr();
-    let lines = u16::try_from(choices.len() + 1).unwrap_or(u16::MAX);
-    if !is_first {
-        execute!(err, MoveUp(lines))?;
-    }
-    execute!(err, Clear(ClearType::FromCursorDown))?;
-    for (n, choice) in choices.iter().enumerate() {
-        let n_from_one = n + 1;
-        if n == at {
-            let line = format!("> {n_from_one}. {choice}");
-            write!(err, "{}\r\n", paint(BOLD, line))?;
-        } else {
-            write!(err, "  {n_from_one}. {choice}\r\n")?;
-        }
-    }
-    write!(err, "Up, Down or a number, then Enter; Esc denies once\r\n")?;
-    err.flush()
-}
-
-/// Says yes to everything, once: `--auto-confirm`.
-pub(super) struct AlwaysOnce;
-
-impl Approver for AlwaysOnce {
-    fn surface(&self) -> Surface {
-        Surface::Terminal
-    }
-
-    fn ask<'a>(
-        &'a self,
-        _question: &'a Question,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(std::future::ready(Reply::Answered(Answer {
-            decision: Decision::AllowOnce,
-            surface: Surface::Terminal,
-            by: "--auto-confirm".to_owned(),
-        })))
     }
 }
 
@@ -394,6 +300,8 @@ mod tests {
                 shown: None,
                 shrinks: false,
                 below: Vec::new(),
+                more_below: 0,
+                unkept: false,
             },
             class: None,
             source: String::new(),

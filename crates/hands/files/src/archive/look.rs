@@ -16,7 +16,7 @@ use super::source::Source;
 use super::why::{Refused, Why};
 use super::{Format, read};
 use crate::deeds::{Protected, Reading, Unpacking};
-use crate::guards::Below;
+use crate::pinning::Below;
 use crate::scoped::{archive_turn, elsewhere};
 use crate::writing::{Place, digest_up_to};
 
@@ -81,13 +81,14 @@ fn protected(
     let Ok(below) = takes_protected(manifest, destination, terms) else {
         return Ok(None);
     };
-    let Some(below) = below.named() else {
+    let Some((below, more_below)) = below.named() else {
         return Ok(None);
     };
     let digest = digest_up_to(&archive.handle, archive.meta.size)?;
     Ok(Some(Protected {
         archive: digest.ok_or(Reason::Changed)?,
         below,
+        more_below,
     }))
 }
 
@@ -121,7 +122,7 @@ pub(super) fn takes_protected(
         let access = Access::Write;
         match terms.admits_change(Verb::Extract, access, &path) {
             Admit::Yes => {}
-            Admit::WouldAsk => protected.add(Some(path)),
+            Admit::WouldAsk => protected.add(path),
             Admit::Denied if item.kind == ItemKind::Directory && terms.only_leads(&path) => {}
             Admit::Denied => {
                 return Err(Failure::new(

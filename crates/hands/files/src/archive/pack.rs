@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_gate::{Headway, Live, Settled};
-use portcullis_policy::{Symlinks, Terms};
+use portcullis_policy::{Admit, Class, Symlinks, Terms};
 use portcullis_proto::{Access, Counts, Entity, Failure, Reason, RelPath, Verb};
 use rustix::fs::OFlags;
 
@@ -19,7 +19,7 @@ use crate::guards::{check, must_be_there, takes_most};
 use crate::meta::Meta;
 use crate::options::WriteOptions;
 use crate::scoped::{ScopedFs, in_archive_turn};
-use crate::writing::{Content, Receipt, publish};
+use crate::writing::{Content, Place, Receipt, publish};
 use crate::{sys, text};
 
 /// What an archive is made as.
@@ -109,6 +109,7 @@ impl Plan<'_> {
             ..
         } = *self;
         let (from, there) = (self.from.declared(), to.declared());
+        to.look_at_undo().await;
         let attempt = self
             .from
             .attempt(Verb::Archive, directory)?
@@ -117,16 +118,19 @@ impl Plan<'_> {
             // To see names is not to see bytes.
             .and(from.entry(), directory, Access::Read)?;
         let path = attempt.path();
+        let same_root = from.root().identity() == there.root().identity();
         let permit = attempt
             .enter(|terms| {
+                let top = Pinned::resolve(from.entry(), from.root(), &path, terms)?;
+                let place = to.destination(destination, terms)?;
+                must_be_there(&place, options.mode)?;
+                runs_nowhere(&place, same_root, terms)?;
+                let over = place.base.as_ref().map(|base| base.meta.size);
                 Ok(Packing {
-                    top: Pinned::resolve(from.entry(), from.root(), &path, terms)?,
-                    place: {
-                        let place = to.destination(destination, terms)?;
-                        must_be_there(&place, options.mode)?;
-                        place
-                    },
+                    top,
+                    place,
                     shrinks: matches!(loss, Loss::AskedAbout),
+                    unkept: over.is_some_and(|size| there.lacks_room_for(size)),
                 })
             })
             .await?;
@@ -139,7 +143,6 @@ impl Plan<'_> {
         let rules = to.rules(Verb::Archive, options);
         let expecting = to.expecting(&permit.deed().place.path, &options.expect);
         let mode = options.mode;
-        let same_root = from.root().identity() == there.root().identity();
         let packed = in_archive_turn(move || {
             pack(permit, |deed, terms, live| {
                 let Packing { top, place, .. } = deed;
@@ -186,7 +189,7 @@ impl Plan<'_> {
                     receipt: published.receipt,
                 };
                 let settled = Settled {
-                    bytes: Some(packed.receipt.bytes),
+                    bytes: packed.receipt.bytes,
                     hash: packed.receipt.hash,
                     counts: Some(counts),
                 };
@@ -285,4 +288,20 @@ impl Work<'_> {
 fn below<'a>(top: &RelPath, path: &'a RelPath) -> &'a str {
     let rest = path.as_str().strip_prefix(top.as_str());
     rest.unwrap_or(path.as_str()).trim_start_matches('/')
+}
+
+/// Refuses an archive where something would run it: what goes into it is known
+/// only when it is made, so no yes could be held to it.
+fn runs_nowhere(place: &Place, same_root: bool, terms: &Terms) -> Result<(), Failure> {
+    let unasked = || {
+        same_root && terms.admits_change(Verb::Archive, Access::Write, &place.path) == Admit::Yes
+    };
+    if Class::of_change(&place.path) != Some(Class::AutoExec) || unasked() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Reason::BadArguments,
+        "An archive is not made where something runs it by itself.",
+    )
+    .hint("Make it elsewhere, then move it there."))
 }

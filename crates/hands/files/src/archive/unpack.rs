@@ -232,7 +232,7 @@ impl Work<'_> {
             dev: now.dev,
             ino: now.ino,
             version: now.version(),
-            bytes: self.manifest.bytes,
+            bytes: Some(self.manifest.bytes),
             hash: None,
             created: true,
             containment: place.containment,

@@ -15,10 +15,20 @@ pub struct Changing {
     pub(crate) to: Option<Place>,
     /// Digest of what is to be written.
     pub(crate) shown: Option<Digest>,
+    /// Digest of what a yes to a move or copy holds it to, if anything does.
+    pub(crate) pinned: Option<Digest>,
+    /// What a file that is copied must hold, where a yes holds it to that.
+    pub(crate) content: Option<Digest>,
     /// Whether most of a large file goes, or something protected below it.
     pub(crate) shrinks: bool,
     /// What is protected below it, the first of it.
     pub(crate) below: Vec<RelPath>,
+    /// How many more there are.
+    pub(crate) more_below: u64,
+    /// Whether it brings a secret below it to where that can be read.
+    pub(crate) exposes: bool,
+    /// Whether what it displaces does not fit into the undo store.
+    pub(crate) unkept: bool,
 }
 
 impl Deed for Changing {
@@ -39,6 +49,8 @@ impl Deed for Changing {
             shown: self.shown,
             shrinks: self.shrinks,
             below: self.below.clone(),
+            more_below: self.more_below,
+            unkept: self.unkept,
         }
     }
 }

@@ -77,6 +77,8 @@ fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> 
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Packing {
     pub(crate) place: Place,
     /// Whether the archive is known to be much smaller than what it replaces.
     pub(crate) shrinks: bool,
+    /// Whether what it replaces does not fit into the undo store.
+    pub(crate) unkept: bool,
 }
 
 impl Deed for Packing {
@@ -29,6 +31,7 @@ impl Deed for Packing {
         let mut facts = self.top.facts(Verb::Archive);
         let top = facts.resources.clone();
         facts.shrinks = self.shrinks;
+        facts.unkept = self.unkept;
         facts.resources.push(self.place.resource(Access::Write));
         for access in [Access::List, Access::Read] {
             let looked_at = top.iter().cloned();

@@ -32,6 +32,8 @@ pub(crate) struct Protected {
     pub(crate) archive: Digest,
     /// Some of it.
     pub(crate) below: Vec<RelPath>,
+    /// How many more there are.
+    pub(crate) more_below: u64,
 }
 
 impl Deed for Unpacking {
@@ -48,6 +50,9 @@ impl Deed for Unpacking {
             shown: protected.map(|protected| protected.archive),
             shrinks: protected.is_some(),
             below: protected.map_or_else(Vec::new, |protected| protected.below.clone()),
+            more_below: protected.map_or(0, |protected| protected.more_below),
+            // It is unpacked where nothing is.
+            unkept: false,
         }
     }
 }

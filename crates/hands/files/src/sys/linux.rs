@@ -171,6 +171,13 @@ pub(crate) fn stamping_clock() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
+/// A clock that goes on while the machine sleeps and that nobody can set, in
+/// nanoseconds since it was started.
+pub(crate) fn running_clock() -> i128 {
+    let now = clock_gettime(ClockId::Boottime);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
 /// The path the kernel has for a handle right now, for re-judging where a
 /// link led. `None` when the thing has no name any more.
 pub(crate) fn where_is(handle: BorrowedFd<'_>) -> Option<String> {

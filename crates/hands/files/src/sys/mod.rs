@@ -14,6 +14,6 @@ pub(crate) mod probe;
 pub(crate) use lease::has_writer;
 pub(crate) use linux::{
     BENEATH, child_meta, handle_meta, is_named, list_buffer, mount_of, open_child, open_walk,
-    open_whole, rename_new, stamping_clock, still_named, where_is,
+    open_whole, rename_new, running_clock, stamping_clock, still_named, where_is,
 };
 pub(crate) use notices::{Notice, Notices, Told, Waker};

@@ -1,6 +1,6 @@
 //! JSON out of untrusted bytes: bounded in size and depth, errors with a place.
 
-use portcullis_proto::{Failure, Reason};
+use portcullis_proto::{Extent, Failure, Reason};
 use serde_json::Value;
 
 /// How much JSON is taken in.
@@ -46,6 +46,9 @@ pub fn read_json(bytes: &[u8], limits: JsonLimits) -> Result<Value, Failure> {
             ),
         ));
     }
+    Extent::of(bytes).map_err(|why| {
+        Failure::new(Reason::TooLarge, why.to_string()).hint("Read it as text, in windows.")
+    })?;
     serde_json::from_slice(bytes).map_err(|error| {
         Failure::new(Reason::BadJson, format!("The file is not JSON: {error}."))
             .hint("Read the file as text at that line.")
@@ -121,6 +124,13 @@ mod tests {
         check(b"[\n [[[[]]]]]", Err((Reason::BadJson, "line 2 column 5")));
         check(b"\"\xff\"", Err((Reason::BadJson, "line 1")));
         check(&[b' '; 1001], Err((Reason::TooLarge, "1001 bytes")));
+    }
+
+    #[test]
+    fn many_values_are_refused_before_they_are_built() {
+        let many = format!("[{}0]", "0,".repeat(200_000));
+        let failure = read_json(many.as_bytes(), JsonLimits::default()).unwrap_err();
+        assert_eq!(failure.reason(), Reason::TooLarge);
     }
 
     #[test]

@@ -93,3 +93,16 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovered: bool,
 }
+
+impl Entry {
+    /// Whether it took something from where it stood: content, its place or its
+    /// bits. What only adds can be found and removed without an entry.
+    pub(crate) fn displaces(&self) -> bool {
+        self.before.is_some() || self.back.is_some() || self.to.is_some()
+    }
+
+    /// How many bytes it displaced.
+    pub(crate) fn displaced_bytes(&self) -> u64 {
+        self.before.as_ref().map_or(0, |before| before.size)
+    }
+}

@@ -84,6 +84,32 @@ pub(super) fn open(data: &PrivateDir, root: &Root) -> Result<(OwnedFd, Where), F
     Ok((at_home, Where::Copy))
 }
 
+/// Opens the store of `root` where there is one, in the same order; what cannot
+/// be looked at is told when it is opened to be used.
+pub(super) fn open_existing(data: &PrivateDir, root: &Root) -> Option<(OwnedFd, Where)> {
+    let name = place_name(root.identity());
+    let at_home = || {
+        let dir = data.existing(UNDO).ok()?.existing(&name).ok()?;
+        dir.fd().try_clone_to_owned().ok()
+    };
+    let mount = |dir| sys::handle_meta(dir).map(|seen| sys::mount_of(&seen)).ok();
+    let wanted = mount(root.top())?;
+    if mount(data.fd())? == wanted {
+        return Some((at_home()?, Where::DataDirectory));
+    }
+    let of_user = format!(".portcullis-{}", rustix::process::geteuid().as_raw());
+    let below = |dir: Result<OwnedFd, Errno>, first: &str, then: &str| {
+        let own = admitted(open_directory(dir.ok()?.as_fd(), first)).ok()?;
+        admitted(open_directory(own.as_fd(), then)).ok()
+    };
+    let at_top = below(mount_top(root, wanted), &of_user, &name);
+    let in_root = || below(open_directory(root.top(), "."), ".portcullis", UNDO);
+    at_top
+        .map(|dir| (dir, Where::MountTop))
+        .or_else(|| in_root().map(|dir| (dir, Where::InRoot)))
+        .or_else(|| at_home().map(|dir| (dir, Where::Copy)))
+}
+
 /// A place that cannot hold a store is passed over. One that could not be looked
 /// at is told: it may hold the store already, and what were kept elsewhere now
 /// would not be found when it can be looked at again.
@@ -152,7 +178,12 @@ fn private(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
-    let own = open_directory(dir.as_fd(), name)?;
+    admitted(open_directory(dir.as_fd(), name))
+}
+
+/// The directory, if it is ours and closed to others.
+fn admitted(own: Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    let own = own?;
     let meta = Meta::of_stat(&rustix::fs::fstat(&own)?);
     if meta.uid != rustix::process::geteuid().as_raw() || meta.mode & 0o077 != 0 {
         // Somebody else made it first, or opened it: not a place for old content.

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_proto::{Entity, Failure, Reason};
 use rustix::fs::{
@@ -10,8 +11,8 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use super::entry::Entry;
-use super::place::{Where, open};
-use super::prune::{MAX_BYTES, MAX_OPERATIONS};
+use super::place::{Where, open, open_existing};
+use super::prune::{MAX_BYTES, MAX_OPERATIONS, Tally};
 use super::tree;
 use crate::errno::failure;
 use crate::meta::Meta;
@@ -45,6 +46,10 @@ pub(crate) struct UndoStore {
     place: Where,
     /// How many entries this process has written.
     written: AtomicU32,
+    tally: Mutex<Tally>,
+    /// When it was opened, by the clock files are stamped by and by one that
+    /// nobody sets.
+    pub(super) opened: (i128, i128),
 }
 
 /// After how many entries a store is looked at for what is too old.
@@ -65,13 +70,41 @@ impl UndoStore {
     /// Opens the store of `root`, making it where it is missing.
     pub(crate) fn open(data: &PrivateDir, root: &Root) -> Result<Self, Failure> {
         let (dir, place) = open(data, root)?;
+        Ok(Self::over(dir, place))
+    }
+
+    /// Opens the store of `root` where there is one.
+    pub(crate) fn existing(data: &PrivateDir, root: &Root) -> Option<Self> {
+        open_existing(data, root).map(|(dir, place)| Self::over(dir, place))
+    }
+
+    fn over(dir: OwnedFd, place: Where) -> Self {
         let store = Self {
             dir,
             place,
             written: AtomicU32::new(0),
+            tally: Mutex::default(),
+            opened: (sys::stamping_clock(), sys::running_clock()),
         };
-        let _pruned = store.prune(MAX_OPERATIONS, MAX_BYTES);
-        Ok(store)
+        store.look();
+        store
+    }
+
+    /// Looks at what it holds, and forgets what has to go.
+    pub(crate) fn look(&self) {
+        let _next_time = self.prune(MAX_OPERATIONS, MAX_BYTES);
+    }
+
+    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time files are stamped by, in nanoseconds since 1970. A clock that is
+    /// set forward meanwhile makes nothing old.
+    pub(super) fn now(&self) -> i128 {
+        let (stamped, running) = self.opened;
+        let passed = sys::running_clock() - running;
+        sys::stamping_clock().min(stamped + passed)
     }
 
     /// Where it is.
@@ -173,9 +206,12 @@ impl UndoStore {
     /// Writes down what was done.
     pub(crate) fn record(&self, entry: &Entry) -> Result<(), Failure> {
         self.write_new(&json(&entry.id), &told(entry)?)?;
+        if entry.displaces() {
+            self.tally().add(entry.displaced_bytes());
+        }
         let written = self.written.fetch_add(1, Ordering::Relaxed);
         if written % PRUNE_EVERY == PRUNE_EVERY - 1 {
-            let _next_time = self.prune(MAX_OPERATIONS, MAX_BYTES);
+            self.look();
         }
         Ok(())
     }
@@ -217,6 +253,17 @@ impl UndoStore {
     pub(crate) fn intended(&self, undoing: &str) -> Result<Option<String>, Failure> {
         let text = self.small_file(&undoes(undoing))?;
         Ok(text.and_then(|text| String::from_utf8(text).ok()))
+    }
+
+    /// The operations that are being undone, or were when a process died.
+    pub(crate) fn being_undone(&self) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::new();
+        for name in self.names()? {
+            if let Some(undoing) = name.strip_suffix(".undoes") {
+                all.extend(self.intended(undoing)?);
+            }
+        }
+        Ok(all)
     }
 
     /// It is no longer under way.

@@ -238,6 +238,17 @@ pub(crate) struct Surveyed {
     pub(crate) bytes: u64,
 }
 
+/// Something below a directory that is gone through.
+pub(crate) struct Found<'a> {
+    /// Its path from that directory.
+    pub(crate) path: &'a [u8],
+    /// The directory it is in.
+    pub(crate) dir: BorrowedFd<'a>,
+    /// Its name there.
+    pub(crate) name: &'a [u8],
+    pub(crate) meta: Meta,
+}
+
 /// Whether the entry `name` of `parent` is on the same mount as `parent`.
 pub(crate) fn same_mount(parent: BorrowedFd<'_>, name: &str) -> Result<Statx, Failure> {
     let top = sys::child_meta(parent, name).map_err(failure)?;
@@ -249,11 +260,11 @@ pub(crate) fn same_mount(parent: BorrowedFd<'_>, name: &str) -> Result<Statx, Fa
 }
 
 /// Goes through the entry `name` of `parent` and all below it. `each` is told
-/// every path below it, as bytes. A mount on the way stops it.
+/// of everything below it. A mount on the way stops it.
 pub(crate) fn survey(
     parent: BorrowedFd<'_>,
     name: &str,
-    each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    each: &mut dyn FnMut(&Found<'_>) -> Result<(), Failure>,
 ) -> Result<Surveyed, Failure> {
     let top = same_mount(parent, name)?;
     let mut survey = Survey {
@@ -276,7 +287,7 @@ struct Survey<'a> {
     seen: Surveyed,
     /// From the entry named first.
     path: Vec<u8>,
-    each: &'a mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    each: &'a mut dyn FnMut(&Found<'_>) -> Result<(), Failure>,
 }
 
 impl Survey<'_> {
@@ -301,8 +312,14 @@ impl Survey<'_> {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(&child);
-            (self.each)(&self.path)?;
-            if Meta::of_statx(&seen).entity == Entity::Directory {
+            let meta = Meta::of_statx(&seen);
+            (self.each)(&Found {
+                path: &self.path,
+                dir: dir.as_fd(),
+                name: &child,
+                meta,
+            })?;
+            if meta.entity == Entity::Directory {
                 self.below(dir.as_fd(), &child, depth + 1)?;
             }
             self.path.truncate(length);

@@ -43,6 +43,8 @@ pub(crate) struct Source<'a> {
     pub(crate) like: Option<&'a Meta>,
     /// What its content must hash to.
     pub(crate) expected: Option<Digest>,
+    /// What a person said yes to.
+    pub(crate) pinned: Option<Digest>,
     /// How many bytes are copied at most: it may grow meanwhile.
     pub(crate) most: u64,
 }
@@ -194,6 +196,9 @@ impl Swap<'_> {
                 if source.expected.is_some_and(|expected| expected != hash) {
                     return Err(crate::guards::mismatch());
                 }
+                if source.pinned.is_some_and(|pinned| pinned != hash) {
+                    return Err(crate::pinning::changed());
+                }
                 (bytes, hash, None)
             }
             Content::Made(write) => {
@@ -226,7 +231,7 @@ impl Swap<'_> {
                 dev: now.dev,
                 ino: now.ino,
                 version: now.with_content(&hash).version(),
-                bytes,
+                bytes: Some(bytes),
                 hash: Some(hash),
                 created: matches!(landed, Landed::Created),
                 containment: place.containment,

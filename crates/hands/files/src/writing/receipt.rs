@@ -39,6 +39,8 @@ pub enum Label {
     OpenWriter,
     /// It was not synced to the disk.
     NotSynced,
+    /// It was made on a change of somebody else's that its caller has not seen.
+    Rebased,
 }
 
 /// The version of a file: what a read returns and a write can expect.
@@ -55,8 +57,8 @@ pub struct Receipt {
     pub ino: u64,
     /// The version to expect next.
     pub version: Version,
-    /// How large it is now.
-    pub bytes: u64,
+    /// How large it is now, where the caller may know.
+    pub bytes: Option<u64>,
     /// SHA-256 of its content, where it is a file and was written.
     pub hash: Option<Digest>,
     /// Whether it was created.
@@ -74,12 +76,25 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// As a caller gets it who may read the file, or may not: by a hash of what
-    /// it may not read, that could be guessed.
+    /// Of a change that was made on somebody else's: its version is the one the
+    /// caller last saw, so that a later change that names it is refused until
+    /// the file is read. `tells` whether the caller may know at all.
+    pub(crate) fn rebased_over(mut self, seen: Option<Version>, tells: bool) -> Self {
+        self.hash = None;
+        self.version = seen.unwrap_or(self.version);
+        if tells {
+            self.labels.push(Label::Rebased);
+        }
+        self
+    }
+
+    /// As a caller gets it who may read the file, or may not: by a hash or a
+    /// size of what it may not read, that could be guessed.
     pub(crate) fn shown_to(mut self, reader: bool) -> Self {
         if !reader {
             self.hash = None;
-            self.version = crate::meta::without_content(self.version);
+            self.bytes = None;
+            self.version = crate::meta::without_content(&self.version);
         }
         self
     }

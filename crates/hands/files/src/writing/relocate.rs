@@ -7,7 +7,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use portcullis_gate::Live;
-use portcullis_proto::{Entity, Failure, Reason, RelPath, Staged, Verb};
+use portcullis_policy::Terms;
+use portcullis_proto::{Digest, Entity, Failure, Reason, RelPath, Staged, Verb};
 use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, unlinkat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -16,17 +17,20 @@ use super::place::{Base, Place, moved_on};
 use super::publish::entry_of;
 use super::receipt::{Cas, Label, Receipt};
 use crate::errno::{failure, hinted};
-use crate::guards::keeps_its_class;
 use crate::meta::Meta;
+use crate::pinning::Moved;
 use crate::sys;
-use crate::undo::{Entry, Kept, State, UndoStore, same_mount, survey};
+use crate::undo::{Entry, Kept, State, UndoStore, same_mount};
 
 /// What else a move depends on.
 pub(crate) struct Circumstances<'a> {
     /// Directories made on the way to where it goes.
     pub(crate) made: &'a [RelPath],
-    /// Whether somebody was asked about what is protected below it.
-    pub(crate) asked_about_what_is_below: bool,
+    /// Digest of what a yes holds it to; nothing else that is protected below it
+    /// comes along.
+    pub(crate) pinned: Option<Digest>,
+    /// What its caller may read.
+    pub(crate) terms: &'a Terms,
     /// Whether what was moved, and what it displaced, is still what the caller
     /// expects; if not, the move is taken back.
     pub(crate) still: &'a dyn Fn() -> Result<(), Failure>,
@@ -69,7 +73,7 @@ pub(crate) fn relocate(
         None => moving.land_where_nothing_is()?,
         Some(over) => moving.land_over(over)?,
     }
-    let looked = (under.still)().and_then(|()| moving.look(under.asked_about_what_is_below));
+    let looked = (under.still)().and_then(|()| moving.look(verb, under));
     let now = match looked {
         Ok(now) => now,
         Err(why) => return Err(moving.back(why)),
@@ -93,7 +97,7 @@ pub(crate) fn relocate(
         dev: now.dev,
         ino: now.ino,
         version: now.version(),
-        bytes: now.size,
+        bytes: Some(now.size),
         hash: None,
         created: to.base.is_none(),
         containment: to.containment,
@@ -222,7 +226,7 @@ impl Moving<'_> {
 
     /// Looks whether what was judged stands where it was judged to go, and
     /// nothing else came along.
-    fn look(&self, asked_about_what_is_below: bool) -> Result<Meta, Failure> {
+    fn look(&self, verb: Verb, under: &Circumstances<'_>) -> Result<Meta, Failure> {
         let (from, to) = (self.from, self.to);
         let (target, was) = (to.parent.as_fd(), &self.moved.meta);
         let seen = sys::child_meta(target, to.leaf.as_str());
@@ -230,17 +234,14 @@ impl Moving<'_> {
         if (seen.dev, seen.ino, seen.entity) != (was.dev, was.ino, was.entity) {
             return Err(moved_on(Reason::VersionMismatch));
         }
-        // What came into it since it was judged was not asked about.
-        survey(target, &to.leaf, &mut |below| {
-            if asked_about_what_is_below {
-                Ok(())
-            } else {
-                let keeps = keeps_its_class(&from.path, &to.path, below);
-                keeps
-                    .then_some(())
-                    .ok_or_else(|| moved_on(Reason::VersionMismatch))
-            }
-        })?;
+        // What came into it, or was written, since it was judged was not asked about.
+        let moved = Moved {
+            from: &from.path,
+            to: &to.path,
+            back: verb == Verb::Undo,
+            terms: under.terms,
+        };
+        moved.landed(target, &to.leaf, was.entity, under.pinned)?;
         from.parent_is_still()?;
         if was.entity == Entity::Symlink {
             // A link is not opened; that it stands there was looked at above.

@@ -126,7 +126,7 @@ fn receipt(
         dev: now.dev,
         ino: now.ino,
         version: now.version(),
-        bytes: now.size,
+        bytes: Some(now.size),
         hash: None,
         created,
         containment: place.containment,

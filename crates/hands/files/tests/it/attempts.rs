@@ -1,7 +1,5 @@
 //! Every reading verb as one value, and every failure looked at.
 
-use std::time::Duration;
-
 use portcullis_files::{
     ByteWindow, Case, GlobRequest, Hidden, ListRequest, Order, ScopedFs, SearchRequest, TextFrom,
     TextRequest, TreeRequest, Want,
@@ -159,7 +157,7 @@ pub(crate) async fn attempt(fs: &ScopedFs, how: Reading, path: &str) -> Result<G
 
 /// Reads, and gives up with the test's name when it hangs.
 pub(crate) async fn attempt_soon(fs: &ScopedFs, how: Reading, path: &str) -> Result<Got, Failure> {
-    tokio::time::timeout(Duration::from_secs(20), attempt(fs, how, path))
+    tokio::time::timeout(portcullis_testkit::PATIENCE, attempt(fs, how, path))
         .await
         .unwrap_or_else(|_| panic!("{how:?} of {path:?} hangs"))
 }

@@ -112,7 +112,7 @@ fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> bool {
 #[test]
 fn a_cancelled_call_has_exactly_one_closing_line() {
     let scratch = Scratch::of("d/x = y");
-    scratch.file("large.json", format!("[{}1]", "1,".repeat(1_000_000)));
+    scratch.file("large.json", format!("[\"{}\"]", "1,".repeat(1_000_000)));
     let world = World::workspace().over(scratch);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

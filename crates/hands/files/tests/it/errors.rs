@@ -40,8 +40,9 @@ const NOT_CONSTRUCTED: &[Reason] = &[
     Reason::ReadOnly,     // the `writing` tests: `hard`
     Reason::ChangedSince, // the `writing` tests: `undo`
     Reason::AnswerUsed,
-    Reason::NotLinked,  // raised by the server of a link: `gateway` among its tests
-    Reason::LinkLost,   // the same
+    Reason::NotLinked, // raised by the server of a link: `gateway` among its tests
+    Reason::MachineGone, // the same
+    Reason::LinkLost,  // the same
     Reason::NotOffered, // the same
     Reason::SwitchedOff, // raised before a hand is asked: `toggle` among the tests of `serve`
     Reason::BestEffortOnly, // `fallback`: raised when a root is declared

@@ -245,10 +245,13 @@ fn json_is_read_or_its_fault_has_a_place() {
     world.scratch.file("deep.json", "[".repeat(100_000));
     refused(&world, &[Reading::Json], "deep.json", Reason::BadJson);
     // A large one goes through another thread.
-    let large = format!("[{}1]", "1,".repeat(1_000_000));
-    world.scratch.file("large.json", large);
+    let list = |length: usize| format!("[{}1]", "1, ".repeat(length - 1));
+    world.scratch.file("large.json", list(199_999));
     let value = block_on(world.fs().read_json("large.json")).unwrap();
-    assert_eq!(value.as_array().unwrap().len(), 1_000_001);
+    assert_eq!(value.as_array().unwrap().len(), 199_999);
+    // More values than are read: nothing is built of it.
+    world.scratch.file("huge.json", list(200_000));
+    refused(&world, &[Reading::Json], "huge.json", Reason::TooLarge);
 }
 
 #[test]

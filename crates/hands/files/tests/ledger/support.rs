@@ -139,6 +139,8 @@ fn put(
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     ledger.append(&Event {
         phase,
@@ -177,7 +179,7 @@ pub(crate) fn lines(path: &Path) -> Vec<Vec<u8>> {
 /// Waits for something another thread will do; fails after ten seconds.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + portcullis_testkit::PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "{what} did not happen");
         std::thread::yield_now();

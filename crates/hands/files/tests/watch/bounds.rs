@@ -136,7 +136,7 @@ fn what_the_kernel_lost_is_told_and_what_came_meanwhile_is_watched() {
             }
         })
     };
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + PATIENCE;
     let mut lost = false;
     while !lost {
         assert!(Instant::now() < until, "nothing was lost in a minute");
@@ -152,7 +152,7 @@ fn what_the_kernel_lost_is_told_and_what_came_meanwhile_is_watched() {
     }
     stop.store(true, Ordering::Relaxed);
     writer.join().unwrap();
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + PATIENCE;
     loop {
         watched.write("d6/last", "x");
         let batch = watched.next().unwrap().expect("the watch goes on");

@@ -37,7 +37,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// How long a test waits for what has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = portcullis_testkit::PATIENCE;
 
 impl Watched {
     fn of(tree: &str, path: &str) -> Self {

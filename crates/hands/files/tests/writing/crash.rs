@@ -372,7 +372,7 @@ fn start(base: &Path, seed: u64) -> Child {
 /// Kills a child at some moment after it told that it began.
 fn kill_soon(base: &Path, mut child: Child, chance: &mut Chance, most_us: u64) {
     let log = base.join("log");
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + portcullis_testkit::PATIENCE;
     while fs::metadata(&log).map_or(0, |log| log.len()) == 0 {
         assert!(Instant::now() < patience, "the child never began");
         if child.try_wait().unwrap().is_some() {

@@ -118,7 +118,7 @@ fn an_editor_that_ignores_our_locks_loses_no_save() {
         for n in 0..saves {
             if n == saves / 2 {
                 // On a busy machine ours may not have had a turn yet.
-                let until = Instant::now() + Duration::from_secs(20);
+                let until = Instant::now() + portcullis_testkit::PATIENCE;
                 while ours.load(Ordering::Relaxed) == 0 && Instant::now() < until {
                     std::thread::sleep(Duration::from_millis(1));
                 }

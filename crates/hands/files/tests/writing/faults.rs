@@ -287,7 +287,7 @@ fn a_write_that_takes_part_of_the_bytes_is_completed() {
     let write = course.find("write", &[".portcullis-"]);
     let inject = write.inject("delay_exit=700000");
     let started = trial.start(&format!("short_{CUT}"), Some(write.thread), &[inject]);
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + portcullis_testkit::PATIENCE;
     let draft = loop {
         let drafts = fs::read_dir(trial.scratch.root()).unwrap();
         let sizes = drafts.filter_map(|entry| {

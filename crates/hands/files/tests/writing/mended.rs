@@ -12,7 +12,7 @@ use crate::support::{Calls, block_on, inode, snapshot, world};
 use crate::victim::{Mounts, Trial, authority, calls};
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + portcullis_testkit::PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;

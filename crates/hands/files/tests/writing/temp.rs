@@ -100,7 +100,7 @@ fn after_a_kill_the_next_start_removes_what_has_no_owner_and_nothing_else() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let until = std::time::Instant::now() + portcullis_testkit::PATIENCE;
     while !data.join("ready").exists() {
         assert!(std::time::Instant::now() < until, "the child never came up");
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_files::{ByteWindow, Expect, MoveOptions, WriteOptions};
+use portcullis_files::{ByteWindow, Expect, Label, MoveOptions, WriteOptions};
 use portcullis_proto::{ErrorKind, Reason};
 
 use crate::support::{Calls, block_on, in_session, snapshot, world};
@@ -234,4 +234,35 @@ fn links_and_directories_that_were_moved_and_used_can_be_removed() {
     calls.rename("a", "b").unwrap();
     calls.write("b/y", "new").unwrap();
     calls.remove("b").unwrap();
+}
+
+#[test]
+fn an_edit_made_on_somebody_elses_change_does_not_count_as_having_seen_it() {
+    let world = world("");
+    world.scratch.file("f", "first\nsecond\nthird\n");
+    let calls = Calls::of(&world);
+    let save = |text: &str| fs::write(world.scratch.at("f"), text).unwrap();
+    calls.read("f");
+    save("first\nsecond\nthird, and somebody's save\n");
+    let edited = calls.edit("f", "first", "1st").unwrap().receipt;
+    assert_eq!(edited.labels, [Label::Rebased]);
+    let lost = "1st\nsecond\nthird\n";
+    // Not by what this session saw last, nor by what the reply told.
+    for options in [
+        WriteOptions::default(),
+        expecting(Expect::Version(edited.version)),
+    ] {
+        let why = calls.write_with("f", lost, &options).unwrap_err();
+        assert_eq!(why.reason(), Reason::VersionMismatch);
+    }
+    assert_eq!(edited.hash, None);
+    // Adding to it makes nothing seen either.
+    let added = calls.append("f", "fourth\n").unwrap().receipt;
+    assert_eq!(added.labels, [Label::Rebased]);
+    assert!(calls.write("f", lost).is_err());
+    // Having read it does.
+    assert!(calls.read("f").contains("somebody's save"));
+    let edited = calls.edit("f", "1st", "first").unwrap().receipt;
+    assert!(edited.labels.is_empty() && edited.hash.is_some());
+    calls.write("f", "all of it\n").unwrap();
 }

@@ -171,7 +171,7 @@ fn wait_for_tracer(base: &Path) {
         let looker = {
             let (seen, log) = (Arc::clone(&seen), log.clone());
             std::thread::spawn(move || {
-                let patience = Instant::now() + Duration::from_secs(20);
+                let patience = Instant::now() + portcullis_testkit::PATIENCE;
                 while !fs::read_to_string(&log).is_ok_and(|log| log.contains(mark)) {
                     assert!(Instant::now() < patience, "no tracer came");
                     std::thread::sleep(Duration::from_micros(300));
@@ -379,7 +379,7 @@ impl Trial {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let patience = Instant::now() + Duration::from_secs(20);
+        let patience = Instant::now() + portcullis_testkit::PATIENCE;
         while !base.join("threads").exists() {
             assert!(Instant::now() < patience, "the child is not ready");
             assert!(child.try_wait().unwrap().is_none(), "the child is dead");

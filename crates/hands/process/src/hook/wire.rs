@@ -5,7 +5,7 @@
 
 use portcullis_gate::{HookCall, HookSay};
 use portcullis_proto::{
-    Access, Entity, Outcome, RelPath, RequestId, RootId, RootKind, Subject, Verb,
+    Access, Entity, Outcome, RelPath, RequestId, RootId, RootKind, Subject, Verb, read_json,
 };
 use serde::{Deserialize, Serialize};
 
@@ -101,8 +101,8 @@ pub(super) fn understand(stdout: &[u8]) -> Result<HookSay, String> {
     if stdout.trim_ascii().is_empty() {
         return Err("it said nothing".to_owned());
     }
-    let said: Said = serde_json::from_slice(stdout)
-        .map_err(|error| format!("its answer is not understood: {error}"))?;
+    let said: Said =
+        read_json(stdout).map_err(|error| format!("its answer is not understood: {error}"))?;
     let reason = printable(said.reason.unwrap_or_default().as_bytes());
     Ok(match said.decision {
         Word::Pass => HookSay::Pass,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use portcullis_proto::{Failure, Reason, misfit};
+use portcullis_proto::{Extent, Failure, Reason, misfit};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::super::guard::media_type;
@@ -14,6 +15,7 @@ use super::super::reply::{self, Reply};
 use super::super::server::Asked;
 use super::super::shares;
 use super::Errand;
+use crate::parsing::off_the_reactor;
 
 /// How much of a body that is too large is read and let go.
 const MAX_HEARD_OUT: usize = 64 * 1024 * 1024;
@@ -105,6 +107,7 @@ pub(crate) async fn json_of<T: DeserializeOwned>(
         NoBody::Lost => lost(),
     })?;
     // An object and nothing else: a list would be taken for its fields in order.
+    Extent::of(&bytes).map_err(|why| reply::failure(&why.into()))?;
     let fits = serde_json::from_slice(&bytes).and_then(|object: serde_json::Map<_, _>| {
         serde_json::from_value(serde_json::Value::Object(object))
     });
@@ -121,7 +124,9 @@ const MAX_SMALL: usize = 64 * 1024;
 
 /// The body as `T`, from JSON. A form can send no JSON, so no page can send a
 /// change without asking first.
-pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, Reply> {
+pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
+    errand: &mut Errand,
+) -> Result<T, Reply> {
     if media_type(&errand.asked.head.headers).as_deref() != Some("application/json") {
         return Err(errand.refuse(
             Failure::new(Reason::BadArguments, "The body is not said to be JSON.")
@@ -159,26 +164,52 @@ pub(super) async fn json<T: DeserializeOwned>(errand: &mut Errand) -> Result<T, 
         Err(NoBody::Lost) => return Err(lost()),
     };
     errand.room.shrink(bytes.len());
-    // Looked through first: as values it could take many times its own room.
-    if serde_json::from_slice::<IgnoredAny>(&bytes).is_err() {
-        drop(errand.refuse(Reason::BadJson.into()));
-        return Err(reply::refused(
-            StatusCode::BAD_REQUEST,
-            "Invalid JSON in request body",
-            None,
-        ));
+    // Counted first: as values it could take many times its own room.
+    let bytes = Bytes::from(bytes);
+    let counted = bytes.clone();
+    let counted = off_the_reactor(bytes.len(), move || Extent::of(&counted)).await;
+    let extent = match counted.and_then(|extent| Ok(extent?)) {
+        Ok(extent) => extent,
+        Err(why) => return Err(errand.refuse(why)),
+    };
+    let principal = &errand.asked.identity.principal;
+    let values = &errand.server.shares.values;
+    match values.room(principal, extent.weight).await {
+        Ok(room) => errand.room = std::mem::take(&mut errand.room).and(room),
+        Err(why) => {
+            drop(errand.refuse(why.clone()));
+            return Err(shares::over(&why));
+        }
     }
-    // An object and nothing else: a list would be taken for its fields in order.
+    let parsed = off_the_reactor(bytes.len(), move || parsed(&bytes)).await;
+    match parsed {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(why)) if why.reason() == Reason::BadJson => {
+            drop(errand.refuse(why));
+            Err(reply::refused(
+                StatusCode::BAD_REQUEST,
+                "Invalid JSON in request body",
+                None,
+            ))
+        }
+        Ok(Err(why)) | Err(why) => Err(errand.refuse(why)),
+    }
+}
+
+/// A body as `T`: an object and nothing else, since a list would be taken for its
+/// fields in order.
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    if serde_json::from_slice::<IgnoredAny>(bytes).is_err() {
+        return Err(Reason::BadJson.into());
+    }
+    let bad = |what: String| Failure::new(Reason::BadArguments, what);
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(errand.refuse(Failure::new(
-            Reason::BadArguments,
-            "The body is not a JSON object.",
-        )));
+        return Err(bad("The body is not a JSON object.".to_owned()));
     }
-    serde_json::from_slice(&bytes).map_err(|error| {
-        errand.refuse(Failure::new(
-            Reason::BadArguments,
-            format!("The body does not fit the route: {}.", misfit(&error)),
+    serde_json::from_slice(bytes).map_err(|error| {
+        bad(format!(
+            "The body does not fit the route: {}.",
+            misfit(&error)
         ))
     })
 }

@@ -1,7 +1,11 @@
 //! What this server can do, and what it found.
 
+use std::sync::Arc;
+
 use http::StatusCode;
-use portcullis_proto::Scope;
+use portcullis_gate::Grant;
+use portcullis_proto::{RootKind, Scope};
+use portcullis_tools::Workspace;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -119,7 +123,9 @@ pub(super) fn tell(errand: &Errand) -> Reply {
     // Where a workspace stands on its host is for who may work in it.
     let identity = &errand.asked.identity;
     let all = if identity.may(Scope::FsRead) || identity.may(Scope::FsWrite) {
-        errand.machine.workspaces()
+        let mut all = errand.machine.workspaces();
+        all.retain(|one| is_shown(errand, one));
+        all
     } else {
         Vec::new()
     };
@@ -156,6 +162,14 @@ pub(super) fn tell(errand: &Errand) -> Reply {
             .collect(),
     };
     reply::of(StatusCode::OK, &reply)
+}
+
+/// Whether who asks is told of a root: of a workspace by its scopes, of every
+/// other only where it was granted something.
+fn is_shown(errand: &Errand, one: &Workspace) -> bool {
+    let to = &errand.asked.identity.principal;
+    let granted = |grant: &Arc<Grant>| grant.root == one.root && grant.principal == *to;
+    one.kind == RootKind::Workspace || errand.server.parts.gate.grants().list().iter().any(granted)
 }
 
 pub(super) fn status(errand: &Errand) -> Reply {

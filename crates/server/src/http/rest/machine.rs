@@ -1,13 +1,11 @@
-//! Which machine a request means: the one it names, or the first there is.
-
-use std::sync::Arc;
+//! Which machine a request means: the one it names, or the one of the calls before.
 
 use portcullis_gate::Caller;
-use portcullis_proto::{Failure, Reason};
-use portcullis_tools::Machine;
+use portcullis_proto::{Failure, Reason, Subject};
 
 use super::super::server::{Asked, Server};
 use super::query::{Asks as _, query};
+use crate::gateway::{Conversation, Meant, Purpose};
 
 /// The header a machine is named in.
 pub(super) const HEADER: &str = "portcullis-machine";
@@ -16,17 +14,27 @@ query! {
     /// What every route about files takes.
     pub(super) struct MachineQuery {
         /// Which machine: a name `/status` tells, or `here` for the server's own
-        /// files. The same as the header `Portcullis-Machine`.
+        /// files. Default: the one of the calls before. The same as the header
+        /// `Portcullis-Machine`.
         "machine" machine: Option<String>,
     }
 }
 
-/// The machine that is meant, where there is any; why not, where it is named.
-pub(super) fn meant(server: &Server, asked: &Asked) -> Result<Option<Arc<dyn Machine>>, Failure> {
+/// The machine that is meant, where there is any; why not, where it is named or was
+/// meant by the calls before.
+pub(super) async fn meant(
+    server: &Server,
+    asked: &Asked,
+    (subject, what): (&Subject, Purpose),
+) -> Result<Option<Meant>, Failure> {
     let machines = &server.parts.machines;
-    match named(asked)? {
-        Some(name) => machines.named(&asked.identity, &name).map(Some),
-        None => Ok(machines.of(&asked.identity)),
+    let who = Conversation::of(subject, None);
+    let name = named(asked)?;
+    let meant = machines.meant(&asked.identity, &who, name.as_deref(), what);
+    match meant.await {
+        // Where nothing is done there, nothing has to be there.
+        Err(why) if why.reason() == Reason::MachineGone && what == Purpose::Look => Ok(None),
+        meant => meant,
     }
 }
 

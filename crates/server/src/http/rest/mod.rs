@@ -37,6 +37,7 @@ use super::routes::Files;
 use super::server::{Asked, Server};
 use super::shares::{self, Long};
 use crate::answers;
+use crate::gateway::{Meant, Purpose};
 use crate::mcp::Nowhere;
 
 /// `/workspaces/<name>/…` asks the same of the workspace it names.
@@ -90,6 +91,8 @@ struct Errand {
     /// What is asked for, as the record names it.
     verb: Verb,
     machine: Arc<dyn Machine>,
+    /// What it is called, where its caller could mean another.
+    called: Option<String>,
     /// The root of the workspace a qualified path named.
     root: Option<RootId>,
     /// Why there is no machine or no workspace for it.
@@ -233,9 +236,11 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
     let until_gone = UntilGone(flag.clone());
     let caller = caller(&asked).cancelled_by(flag);
     let nowhere = || Arc::new(Nowhere(Arc::clone(&server.parts.gate))) as Arc<dyn Machine>;
-    let (machine, unnamed) = match machine::meant(server, &asked) {
-        Ok(machine) => (machine.unwrap_or_else(nowhere), None),
-        Err(why) => (nowhere(), Some(why)),
+    let wanted = (&caller.subject, purpose(files));
+    let (machine, called, unnamed) = match machine::meant(server, &asked, wanted).await {
+        Ok(Some(Meant { machine, called })) => (machine, called, None),
+        Ok(None) => (nowhere(), None, None),
+        Err(why) => (nowhere(), None, Some(why)),
     };
     let parked = ParkedApprover::new(
         server.parts.store.clone(),
@@ -252,6 +257,7 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
         caller,
         verb: verb(files),
         machine,
+        called,
         root: None,
         astray: unnamed.map(Astray::Machine),
         parked,
@@ -278,12 +284,25 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Asked, files: Files) -> 
         None => None,
     };
     if files == Files::Search && is_to_be_told(&errand.asked.head.headers) {
-        return searching::told(errand, (until_gone, turn));
+        let called = errand.called.clone();
+        let mut reply = searching::told(errand, (until_gone, turn));
+        reply::done_at(&mut reply, called.as_deref());
+        return reply;
     }
     let mut reply = route(&mut errand, files).await;
     reply::settled_on(&mut reply, errand.caller.warrant());
+    reply::done_at(&mut reply, errand.called.as_deref());
     drop((until_gone, turn));
     reply
+}
+
+/// Whether a route wants something of a machine, or to know about it.
+fn purpose(files: Files) -> Purpose {
+    if [Files::Capabilities, Files::Status].contains(&files) {
+        Purpose::Look
+    } else {
+        Purpose::Call
+    }
 }
 
 /// Refuses what its credential is not for, and what names a client there is not.

@@ -76,6 +76,8 @@ fn a_read_is_told_in_the_seeds_words() {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     let line = written(&event(&facts, &user("ada"), &RequestId::new("r1")));
     let rest = line.split_once("\"timestamp\"").unwrap().1;
@@ -101,6 +103,8 @@ fn a_deed_refused_before_it_had_a_path_tells_what_was_alleged() {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     let (subject, request) = (user("ada"), RequestId::new("r1"));
     let mut event = event(&facts, &subject, &request);
@@ -136,6 +140,8 @@ fn a_move_tells_where_to_and_long_lists_the_first_and_a_digest() {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     let (subject, request) = (user("ada"), RequestId::new("r1"));
     let line = written(&event(&facts, &subject, &request));
@@ -189,6 +195,8 @@ fn whatever_an_event_holds_its_line_is_short_and_valid() {
             shown: Some(Digest::ZERO),
             shrinks: false,
             below: Vec::new(),
+            more_below: 0,
+            unkept: false,
         };
         let hooks = vec![text.clone(); 200];
         let mut event = event(&facts, &subject, &request);
@@ -228,6 +236,8 @@ fn the_longest_path_keeps_its_beginning_and_its_name() {
         shown: None,
         shrinks: false,
         below: Vec::new(),
+        more_below: 0,
+        unkept: false,
     };
     let line = written(&event(&facts, &user("ada"), &RequestId::new("r1")));
     let record: Record = serde_json::from_str(&line).unwrap();
