@@ -148,6 +148,7 @@ impl Line {
                     owner: 1000,
                     links: 1,
                 }),
+                above: None,
             }],
             shown: None,
             shrinks: false,

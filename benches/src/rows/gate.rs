@@ -100,6 +100,7 @@ impl Deed for Reading {
                     owner: self.stat.st_uid,
                     links: 1,
                 }),
+                above: None,
             }],
             shown: None,
             shrinks: false,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use portcullis_policy::{Asking, Class, Effect, PatternSet, Remembered, Rule, triggers};
-use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason, Verb};
+use portcullis_proto::{Access, Digest, Facts, Failure, QuestionId, Reason, Resource, Verb};
 
 use crate::approve::{Answered, Reply};
 use crate::attempt::Attempt;
@@ -218,11 +218,11 @@ impl Attempt {
 }
 
 pub(crate) fn unavailable(facts: &Facts, asking: &Asking) -> Failure {
-    let raised = |path, access| Class::of(path, access) == asking.class;
+    let raised = |one: &Resource| Class::of(&one.classed(&one.path), one.access) == asking.class;
     let Some(resource) = facts
         .resources
         .iter()
-        .find(|resource| raised(&resource.path, resource.access))
+        .find(|resource| raised(resource))
         .or(facts.resources.first())
     else {
         return Reason::ApprovalUnavailable.into();

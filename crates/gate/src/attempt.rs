@@ -57,6 +57,7 @@ impl Attempt {
                     path,
                     access,
                     identity: None,
+                    above: root.policy().above.clone(),
                 });
                 self.roots.push(Arc::clone(root));
                 Ok(self)

@@ -150,6 +150,7 @@ mod tests {
             path: RelPath::parse(path).unwrap(),
             access: *access,
             identity: None,
+            above: None,
         };
         Arc::new(Facts {
             verb: Verb::Copy,

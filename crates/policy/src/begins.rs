@@ -7,10 +7,11 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
-use portcullis_proto::RelPath;
+use portcullis_proto::{Access, RelPath};
 
-use crate::{RootPolicy, class, trigger};
+use crate::{Class, RootPolicy, class, trigger};
 
 impl RootPolicy {
     /// With the protected directories that `root`, the path of the root itself,
@@ -27,19 +28,25 @@ impl RootPolicy {
         above.reverse();
         self.above = RelPath::parse(&above.join("/"))
             .ok()
-            .filter(|above| !above.is_root());
+            .filter(|above| !above.is_root())
+            .map(Arc::new);
         self
     }
 
     /// `path` as the tables of protected names see it. For names alone: it leads
     /// nowhere in the root.
     pub fn classed<'a>(&self, path: &'a RelPath) -> Cow<'a, RelPath> {
-        let Some(above) = &self.above else {
-            return Cow::Borrowed(path);
-        };
-        let whole = format!("{}/{}", above.as_str(), path.as_str());
-        // Too long to be parsed, it is classed by its own names.
-        RelPath::parse(whole.trim_end_matches('/')).map_or(Cow::Borrowed(path), Cow::Owned)
+        path.below_names(self.above.as_deref())
+    }
+
+    /// The class that changing `path` is asked about for.
+    pub fn class_of_change(&self, path: &RelPath) -> Option<Class> {
+        Class::of_change(&self.classed(path))
+    }
+
+    /// Whether what stands at `path` is a secret.
+    pub fn is_secret(&self, path: &RelPath) -> bool {
+        Class::of(&self.classed(path), Access::Read) == Some(Class::Secret)
     }
 }
 
@@ -49,10 +56,9 @@ fn is_of_a_table(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_proto::{Access, RootKind};
+    use portcullis_proto::RootKind;
 
     use super::*;
-    use crate::Class;
 
     #[track_caller]
     fn check(root: &str, path: &str, want: Option<Class>) {

@@ -6,7 +6,7 @@
 
 use portcullis_proto::{Access, Facts, Resource, Verb};
 
-use crate::{Class, Terms, View};
+use crate::{Terms, View};
 
 /// The facts such a deed is judged by: its own and, last, the read. With them
 /// the number of the resource that is read. `None` where a deed is judged by its
@@ -26,9 +26,7 @@ fn also_reads(facts: &Facts, views: &[View]) -> Option<usize> {
     let (from, to) = carries(facts.verb)?;
     let side = |number: usize| Some((facts.resources.get(number)?, views.get(number)?));
     let (source, here) = side(from)?;
-    let is_secret = |resource: &Resource, view: &View| {
-        Class::of(&view.policy.classed(&resource.path), Access::Read) == Some(Class::Secret)
-    };
+    let is_secret = |resource: &Resource, view: &View| view.policy.is_secret(&resource.path);
     let reads = match to {
         // An edit says whether a text is there.
         None => is_secret(source, here),

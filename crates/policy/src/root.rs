@@ -64,7 +64,7 @@ pub struct RootPolicy {
     /// certificates) and links on the way to it: read, and never changed.
     pub fixed: Vec<RelPath>,
     /// The protected directories the root itself begins in.
-    pub above: Option<RelPath>,
+    pub above: Option<Arc<RelPath>>,
     /// Files must be ours and closed to others, as secrets have to be.
     pub private: bool,
     /// Whether a file must have been read before it is replaced.

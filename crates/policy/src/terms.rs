@@ -5,7 +5,7 @@ use portcullis_proto::{Access, Entity, RelPath, Verb};
 
 use crate::explain::Silent;
 use crate::judge::{Ruling, Standing, View, rule_on_path};
-use crate::{Class, Containment, Hardlinks, Symlinks};
+use crate::{Class, Containment, Hardlinks, RootPolicy, Symlinks};
 
 /// The limits a verdict carries.
 #[derive(Clone, Debug)]
@@ -52,6 +52,11 @@ impl Terms {
             containment: terms.containment.min(view.policy.containment),
             view: terms.view,
         }))
+    }
+
+    /// The policy of the root that leads.
+    pub fn policy(&self) -> &RootPolicy {
+        &self.view.policy
     }
 
     /// The view that leads.

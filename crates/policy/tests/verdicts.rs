@@ -76,6 +76,7 @@ fn facts(verb: Verb, path: &str) -> Facts {
                 owner: 0,
                 links: 1,
             }),
+            above: None,
         }],
         shown: None,
         shrinks: false,

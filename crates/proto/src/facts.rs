@@ -1,7 +1,9 @@
 //! What a deed looks like from outside: all that policy, hooks, prompts and
 //! the audit ever see of it.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -246,6 +248,18 @@ pub struct Resource {
     pub access: Access,
     /// What stands there; `None` before resolution, or where nothing does.
     pub identity: Option<Identity>,
+    /// The protected directories that its root begins in (`.git`, `.aws`): names
+    /// that decide its class and are not in its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<Arc<RelPath>>,
+}
+
+impl Resource {
+    /// `path`, in the same root, as the tables of protected names see it. For names
+    /// alone: it leads nowhere in the root.
+    pub fn classed<'a>(&self, path: &'a RelPath) -> Cow<'a, RelPath> {
+        path.below_names(self.above.as_deref())
+    }
 }
 
 /// What a deed looks like from outside.

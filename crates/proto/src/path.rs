@@ -1,5 +1,6 @@
 //! A path as an agent alleges it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -127,6 +128,16 @@ impl RelPath {
     /// The path as a person reads it: `.` for the root itself.
     pub fn shown(&self) -> &str {
         if self.is_root() { "." } else { &self.0 }
+    }
+
+    /// It below `names`, as if its root stood in them. Where that would be too long
+    /// to be a path, itself.
+    pub fn below_names(&self, names: Option<&Self>) -> Cow<'_, Self> {
+        let Some(names) = names else {
+            return Cow::Borrowed(self);
+        };
+        let whole = format!("{}/{}", names.0, self.0);
+        Self::parse(whole.trim_end_matches('/')).map_or(Cow::Borrowed(self), Cow::Owned)
     }
 
     /// Whether it names the root itself.

@@ -378,6 +378,7 @@ fn sample_call() -> HookCall {
         path: RelPath::parse("doctor.txt").unwrap_or_else(|_| RelPath::root()),
         access: Access::Read,
         identity: None,
+        above: None,
     });
     HookCall {
         request_id: RequestId::new("r_doctor_1"),

@@ -143,6 +143,7 @@ fn waiting(n: usize) -> Question {
                 path: RelPath::parse(".env").unwrap(),
                 access: Access::Read,
                 identity: None,
+                above: None,
             }],
             shown: None,
             shrinks: false,

@@ -201,6 +201,7 @@ fn a_hand_that_resolves_something_else_gets_no_permit() {
             path: portcullis_proto::RelPath::parse("a").unwrap(),
             access: Access::Read,
             identity: Some(PLAIN),
+            above: None,
         }],
         shown: None,
         shrinks: false,

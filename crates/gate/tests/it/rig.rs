@@ -306,6 +306,7 @@ impl Rig {
                     path,
                     access: verb.access(),
                     identity: found.identity,
+                    above: None,
                 }],
                 shown: found.shown,
                 shrinks: found.shrinks,

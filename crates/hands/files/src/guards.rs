@@ -86,8 +86,9 @@ pub(crate) fn must_be_there(place: &Place, mode: WriteMode) -> Result<(), Failur
 
 /// Whether what stands at `below` in a directory is protected the same when the
 /// directory has moved.
-pub(crate) fn keeps_its_class(from: &RelPath, to: &RelPath, below: &[u8]) -> bool {
-    moves_along(from, to, &String::from_utf8_lossy(below))
+pub(crate) fn keeps_its_class(from: &Place, to: &Place, below: &[u8]) -> bool {
+    let (from, to) = (from.classed(), to.classed());
+    moves_along(&from, &to, &String::from_utf8_lossy(below))
 }
 
 /// Whether what comes is much smaller than the large file it takes the place of.

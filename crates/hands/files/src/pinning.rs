@@ -8,7 +8,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use portcullis_policy::{Admit, Class, Terms, Trigger};
+use portcullis_policy::{Admit, RootPolicy, Terms, Trigger};
 use portcullis_proto::{Access, Digest, Entity, Failure, Reason, RelPath, Verb};
 use rustix::fs::{OFlags, readlinkat};
 use sha2::{Digest as _, Sha256};
@@ -50,10 +50,10 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    pub(crate) fn add(&mut self, path: RelPath) {
+    pub(crate) fn add(&mut self, path: RelPath, policy: &RootPolicy) {
         self.put(path.as_str().as_bytes());
         self.count += 1;
-        let runs = Trigger::of(&path).map(|trigger| trigger.runs);
+        let runs = Trigger::of(&policy.classed(&path)).map(|trigger| trigger.runs);
         let is_new = runs.is_none_or(|runs| !self.words.contains(&runs));
         // Of each kind one is named, however many hooks come first.
         if is_new && self.kinds.len() < MAX_NAMED {
@@ -65,9 +65,15 @@ impl Below {
     }
 
     /// As [`add`](Self::add), with what it is and holds.
-    fn pin(&mut self, path: RelPath, moved: &Moved<'_>, found: &Found<'_>) -> Result<(), Failure> {
-        let leads_there = Class::of_change(&path).is_some() && !moved.back;
-        self.add(path);
+    fn pin(
+        &mut self,
+        path: RelPath,
+        policy: &RootPolicy,
+        moved: &Moved<'_>,
+        found: &Found<'_>,
+    ) -> Result<(), Failure> {
+        let leads_there = policy.class_of_change(&path).is_some() && !moved.back;
+        self.add(path, policy);
         self.put(found.meta.entity.as_str().as_bytes());
         self.put(&found.meta.mode.to_le_bytes());
         match found.meta.entity {
@@ -157,8 +163,8 @@ impl Below {
 
 /// Something that is moved, by where it is judged to stand.
 pub(crate) struct Moved<'a> {
-    pub(crate) from: &'a RelPath,
-    pub(crate) to: &'a RelPath,
+    pub(crate) from: &'a Place,
+    pub(crate) to: &'a Place,
     /// Whether it goes back to where it stood.
     pub(crate) back: bool,
     /// What its caller may read, here and there.
@@ -168,7 +174,7 @@ pub(crate) struct Moved<'a> {
 impl Moved<'_> {
     /// Whether what stands at `below` of it is a secret before it is moved.
     fn stands_as_secret(&self, below: &[u8]) -> bool {
-        path_below(self.from, below).is_some_and(|path| is_secret(&path))
+        path_below(&self.from.path, below).is_some_and(|path| self.from.policy().is_secret(&path))
     }
 
     /// Whether what is secret `here` can be read `there` without a question, which
@@ -176,8 +182,8 @@ impl Moved<'_> {
     fn exposes(&self, here: Option<&RelPath>, there: Option<&RelPath>) -> bool {
         let reads = |path: &RelPath| self.terms.reads_unasked(path);
         match (here, there) {
-            (Some(here), Some(there)) if is_secret(here) => {
-                !is_secret(there) || (!reads(here) && reads(there))
+            (Some(here), Some(there)) if self.from.policy().is_secret(here) => {
+                !self.to.policy().is_secret(there) || (!reads(here) && reads(there))
             }
             (_, _) => false,
         }
@@ -192,7 +198,8 @@ impl Moved<'_> {
         let Some(path) = followed(below, target) else {
             return true;
         };
-        path_below(self.to, &path).is_none_or(|path| Class::of_change(&path).is_none())
+        path_below(&self.to.path, &path)
+            .is_none_or(|path| self.to.policy().class_of_change(&path).is_none())
     }
 
     /// What is asked about by name, below the directory `name` of `dir`. What
@@ -205,8 +212,8 @@ impl Moved<'_> {
     ) -> Result<Below, Failure> {
         let mut protected = Below::default();
         survey(dir, name, &mut |found| {
-            let here = path_below(self.from, found.path);
-            let there = path_below(self.to, found.path);
+            let here = path_below(&self.from.path, found.path);
+            let there = path_below(&self.to.path, found.path);
             if let Some(terms) = terms {
                 admitted(here.as_ref(), Access::Delete, terms)?;
                 admitted(there.as_ref(), Access::Write, terms)?;
@@ -218,10 +225,11 @@ impl Moved<'_> {
                 return Ok(());
             }
             // Named by where it is protected.
-            let is_protected = |path: &RelPath| Class::of_change(path).is_some();
-            match there.filter(is_protected).or(here) {
-                Some(path) => protected.pin(path, self, found),
-                None => Ok(()),
+            let is_protected = |path: &RelPath| self.to.policy().class_of_change(path).is_some();
+            match (there.filter(is_protected), here) {
+                (Some(path), _) => protected.pin(path, self.to.policy(), self, found),
+                (None, Some(path)) => protected.pin(path, self.from.policy(), self, found),
+                (None, None) => Ok(()),
             }
         })?;
         Ok(protected)
@@ -230,7 +238,7 @@ impl Moved<'_> {
     /// The same of a file or link, if it goes to a protected place.
     fn single(&self, dir: BorrowedFd<'_>, name: &str) -> Result<Below, Failure> {
         let mut protected = Below::default();
-        if Class::of_change(self.to).is_some() {
+        if self.to.policy().class_of_change(&self.to.path).is_some() {
             let seen = sys::child_meta(dir, name).map_err(failure)?;
             let found = Found {
                 path: &[],
@@ -238,7 +246,7 @@ impl Moved<'_> {
                 name: name.as_bytes(),
                 meta: Meta::of_statx(&seen),
             };
-            protected.pin(self.to.clone(), self, &found)?;
+            protected.pin(self.to.path.clone(), self.to.policy(), self, &found)?;
         }
         Ok(protected)
     }
@@ -291,8 +299,9 @@ pub(crate) fn takes_protected(from: &Place, terms: &Terms) -> Result<(Below, u64
     let surveyed = survey(from.parent.as_fd(), &from.leaf, &mut |found| {
         let here = path_below(&from.path, found.path);
         admitted(here.as_ref(), Access::Delete, terms)?;
-        if let Some(here) = here.filter(|here| Class::of_change(here).is_some()) {
-            protected.add(here);
+        let is_protected = |here: &RelPath| from.policy().class_of_change(here).is_some();
+        if let Some(here) = here.filter(is_protected) {
+            protected.add(here, from.policy());
         }
         Ok(())
     })?;
@@ -312,8 +321,8 @@ pub(crate) fn pin_what_comes(deed: &mut Changing, terms: &Terms) -> Result<(), F
         return Ok(());
     };
     let moved = Moved {
-        from: &from.path,
-        to: &to.path,
+        from,
+        to,
         back: deed.verb == Verb::Undo,
         terms,
     };
@@ -354,7 +363,7 @@ fn goes_unasked(from: &Place, to: &Place, deed: &Changing, terms: &Terms) -> boo
 /// directory, or what comes to a protected place.
 pub(crate) fn is_looked_into(deed: &Changing) -> bool {
     match course(deed) {
-        Some((from, to)) => is_directory(from) || Class::of_change(&to.path).is_some(),
+        Some((from, to)) => is_directory(from) || to.policy().class_of_change(&to.path).is_some(),
         None => is_directory(&deed.place),
     }
 }
@@ -369,10 +378,6 @@ pub(crate) fn may_be_exposed(deed: &Changing, may_read: bool) -> Result<(), Fail
         ));
     }
     Ok(())
-}
-
-fn is_secret(path: &RelPath) -> bool {
-    Class::of(path, Access::Read) == Some(Class::Secret)
 }
 
 fn is_directory(place: &Place) -> bool {

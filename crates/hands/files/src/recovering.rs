@@ -250,6 +250,7 @@ fn close(
         path: path.clone(),
         access,
         identity: None,
+        above: entry.policy().above.clone(),
     };
     let mut resources = vec![resource(&operation.path, operation.verb.access())];
     resources.extend(operation.to.as_ref().map(|to| resource(to, Access::Write)));

@@ -121,6 +121,7 @@ impl Deed for MakingTemp {
                 path: RelPath::root(),
                 access: Verb::Mkdir.access(),
                 identity: None,
+                above: self.entry.policy().above.clone(),
             }],
             shown: None,
             shrinks: false,

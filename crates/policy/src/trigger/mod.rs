@@ -71,8 +71,11 @@ pub fn triggers(facts: &Facts) -> Vec<(&RelPath, &'static str)> {
         return found;
     }
     let changed = facts.resources.iter().filter(|one| one.access.mutates());
-    for path in changed.map(|one| &one.path).chain(&facts.below) {
-        if let Some(trigger) = Trigger::of(path)
+    // What is named below is in the root of what is changed.
+    let below = changed.clone().next_back();
+    let below = facts.below.iter().filter_map(|path| Some((below?, path)));
+    for (one, path) in changed.map(|one| (one, &one.path)).chain(below) {
+        if let Some(trigger) = Trigger::of(&one.classed(path))
             && !found.iter().any(|(known, _)| *known == path)
         {
             found.push((path, trigger.runs));

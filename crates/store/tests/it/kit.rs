@@ -98,6 +98,7 @@ pub(crate) fn question(name: &str) -> Question {
                 path: RelPath::parse("src/.env").unwrap(),
                 access: Access::Read,
                 identity: None,
+                above: None,
             }],
             shown: None,
             shrinks: false,

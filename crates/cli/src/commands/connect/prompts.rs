@@ -296,6 +296,7 @@ mod tests {
                     path: RelPath::parse("a.txt").unwrap(),
                     access,
                     identity: None,
+                    above: None,
                 }],
                 shown: None,
                 shrinks: false,

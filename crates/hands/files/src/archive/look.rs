@@ -122,7 +122,7 @@ pub(super) fn takes_protected(
         let access = Access::Write;
         match terms.admits_change(Verb::Extract, access, &path) {
             Admit::Yes => {}
-            Admit::WouldAsk => protected.add(path),
+            Admit::WouldAsk => protected.add(path, terms.policy()),
             Admit::Denied if item.kind == ItemKind::Directory && terms.only_leads(&path) => {}
             Admit::Denied => {
                 return Err(Failure::new(

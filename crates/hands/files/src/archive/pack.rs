@@ -296,7 +296,7 @@ fn runs_nowhere(place: &Place, same_root: bool, terms: &Terms) -> Result<(), Fai
     let unasked = || {
         same_root && terms.admits_change(Verb::Archive, Access::Write, &place.path) == Admit::Yes
     };
-    if Class::of_change(&place.path) != Some(Class::AutoExec) || unasked() {
+    if place.policy().class_of_change(&place.path) != Some(Class::AutoExec) || unasked() {
         return Ok(());
     }
     Err(Failure::new(

@@ -73,6 +73,7 @@ fn facts_of(verb: Verb, entry: &Arc<RootEntry>, path: &RelPath, meta: &Meta) -> 
             path: path.clone(),
             access,
             identity: Some(meta.identity()),
+            above: entry.policy().above.clone(),
         }],
         shown: None,
         shrinks: false,

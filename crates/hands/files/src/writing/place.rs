@@ -1,11 +1,12 @@
 //! Where a change happens: a pinned directory, a name in it, and what stands
 //! there now.
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use portcullis_gate::{Live, RootEntry};
-use portcullis_policy::{Containment, Symlinks, Terms};
+use portcullis_policy::{Containment, RootPolicy, Symlinks, Terms};
 use portcullis_proto::{Access, Entity, Failure, Reason, RelPath, Resource, Staged};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
@@ -158,6 +159,16 @@ impl Place {
         Ok(Some(Base { handle, meta }))
     }
 
+    /// The policy of the root it is in.
+    pub(crate) fn policy(&self) -> &RootPolicy {
+        self.entry.policy()
+    }
+
+    /// Its path as the tables of protected names see it.
+    pub(crate) fn classed(&self) -> Cow<'_, RelPath> {
+        self.policy().classed(&self.path)
+    }
+
     /// How a deed's facts tell of it.
     pub(crate) fn resource(&self, access: Access) -> Resource {
         Resource {
@@ -166,6 +177,7 @@ impl Place {
             path: self.path.clone(),
             access,
             identity: self.base.as_ref().map(|base| base.meta.identity()),
+            above: self.entry.policy().above.clone(),
         }
     }
 

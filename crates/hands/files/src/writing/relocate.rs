@@ -236,8 +236,8 @@ impl Moving<'_> {
         }
         // What came into it, or was written, since it was judged was not asked about.
         let moved = Moved {
-            from: &from.path,
-            to: &to.path,
+            from,
+            to,
             back: verb == Verb::Undo,
             terms: under.terms,
         };

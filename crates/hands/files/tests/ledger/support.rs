@@ -135,6 +135,7 @@ fn put(
                 owner: 0,
                 links: 1,
             }),
+            above: None,
         }],
         shown: None,
         shrinks: false,

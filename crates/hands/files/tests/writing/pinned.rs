@@ -379,3 +379,41 @@ fn an_archive_is_not_made_where_it_would_run_and_a_yes_to_unpack_is_one_to_the_a
     assert!(person.asked()[0].sentence().contains(".husky/pre-commit"));
     assert!(!root.join(".husky").exists());
 }
+
+/// A root that begins in `.git` itself.
+fn inside_git() -> World {
+    let scratch = portcullis_testkit::Scratch::of(".git/config = x\n .git/pkg/readme = x");
+    let root = scratch.root().join(".git");
+    write(&root, "pkg/hooks/pre-commit", GOOD);
+    write(&root, "plain.sh", GOOD);
+    World::workspace().writable().over_directory(scratch, &root)
+}
+
+#[test]
+fn in_a_root_that_begins_in_a_protected_directory_a_yes_pins_content_too() {
+    for (rewritten, from, to) in [
+        ("pkg/hooks/pre-commit", "pkg/hooks", "hooks"),
+        ("plain.sh", "plain.sh", "hooks/pre-push"),
+    ] {
+        let world = inside_git();
+        let root = world.scratch.root().join(".git");
+        let (calls, person) = asked_while(&world, {
+            let root = root.clone();
+            move || write(&root, rewritten, EVIL)
+        });
+        let why = calls.rename(from, to).expect_err(rewritten);
+        assert_eq!(why.reason(), Reason::Changed, "{why:?}");
+        assert_eq!(person.asked().len(), 1);
+        assert!(!root.join("hooks").exists(), "{from}");
+
+        let world = inside_git();
+        let (calls, person) = asked_while(&world, || {});
+        calls.rename(from, to).unwrap();
+        let [question] = person.asked().try_into().unwrap();
+        assert!(
+            question.sentence().contains("git runs it"),
+            "{}",
+            question.sentence()
+        );
+    }
+}

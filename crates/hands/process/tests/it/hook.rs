@@ -36,6 +36,7 @@ fn call() -> HookCall {
                     owner: 0,
                     links: 1,
                 }),
+                above: None,
             }],
             shown: None,
             shrinks: false,

@@ -24,6 +24,7 @@ fn resource(path: &str, access: Access) -> Resource {
             owner: 0,
             links: 1,
         }),
+        above: None,
     }
 }
 
