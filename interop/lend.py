@@ -31,7 +31,7 @@ class Laptop:
             self.daemon = subprocess.Popen(
                 [self.world.binary, "connect", self.world.base, key, self.lent, "--auto-confirm",
                  "--allowed-origins", self.world.base, "--machine", self.name,
-                 "--permission-filesystem-write", "allow", *flags],
+                 "--filesystem-write-access", "--permission-filesystem-write", "allow", *flags],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env)
 
     def said(self):

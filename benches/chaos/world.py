@@ -114,7 +114,7 @@ class Laptop:
             self.daemon = subprocess.Popen(
                 [self.server.binary, "connect", "--url", base, "--dir", self.lent, "--auto-confirm",
                  "--allowed-origins", base, "--machine", self.name,
-                 "--permission-filesystem-write", "allow"],
+                 "--filesystem-write-access", "--permission-filesystem-write", "allow"],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env)
 
     def kill(self):

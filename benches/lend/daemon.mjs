@@ -8,7 +8,7 @@ const LINK_MS = 60_000
 const END_MS = 10_000
 
 const commands = {
-  ours: (programs, url, token, dir) => [programs.binary, ['connect', url, token, dir, '--permission-filesystem-write', 'allow']],
+  ours: (programs, url, token, dir) => [programs.binary, ['connect', url, token, dir, '--filesystem-write-access', '--permission-filesystem-write', 'allow']],
   // Files and a shell in its sandbox; neither screen nor browser, which would cost it more.
   peer: (programs, url, token, dir) => [programs.node, [
     programs.daemon, url, token, '--dir', dir,

@@ -48,10 +48,10 @@ export class Person {
     const args = ['connect', url, key, this.dir, ...flags];
     const unasked = ['--auto-confirm', '--allowed-origins', url];
     const [command, all] = atTerminal
-      ? ['python3', [TERMINAL, this.binary, ...args]]
+      ? ['python3', [TERMINAL, this.binary, ...args, '--filesystem-write-access']]
       : isTheirs
         ? [process.execPath, [this.theirs, ...args.slice(1), ...unasked]]
-        : [this.binary, [...args, ...unasked]];
+        : [this.binary, [...args, '--filesystem-write-access', ...unasked]];
     const env = { HOME: this.home, PATH: process.env.PATH, USER: 'someone', TERM: 'xterm' };
     const daemon = spawn(command, all, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     daemon.said = '';

@@ -234,7 +234,8 @@ pub(crate) struct PermissionFlags {
     /// Reading and listing files [recommended: allow]
     #[arg(long = "permission-filesystem-read", value_name = "MODE")]
     pub(crate) filesystem_read: Option<ModeFlag>,
-    /// Changing files, where --filesystem-write-access offers it [recommended: ask]
+    /// Changing files, where --filesystem-write-access offers it; alone it offers nothing
+    /// [recommended: ask]
     #[arg(long = "permission-filesystem-write", value_name = "MODE")]
     pub(crate) filesystem_write: Option<ModeFlag>,
     /// Running commands (not available here yet)

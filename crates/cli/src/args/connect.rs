@@ -30,9 +30,10 @@ pub(crate) struct ConnectArgs {
     /// The same as DIR
     #[arg(long, short, visible_alias = "filesystem-dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Lend the tools that change files even where their group is denied: at ask, then.
-    /// PORTCULLIS_FILESYSTEM_WRITE_ACCESS overrules no deny
-    #[arg(long, conflicts_with = "filesystem_write")]
+    /// Lend the tools that change files too, at the mode of their group; where that is deny, at
+    /// ask. Without it files are lent read-only [or PORTCULLIS_FILESYSTEM_WRITE_ACCESS, then
+    /// filesystemWriteAccess of the settings; these overrule no deny]
+    #[arg(long)]
     pub(crate) filesystem_write_access: bool,
     #[command(flatten)]
     pub(crate) permissions: PermissionFlags,

@@ -35,7 +35,7 @@ fn explain(
         writing: if args.write {
             Writing::Allowed
         } else {
-            Writing::ByEnvironment
+            Writing::Unsaid
         },
         default_dir: DefaultDir::Working,
         ..Overrides::default()

@@ -21,6 +21,7 @@ use crate::args::LogLevel;
 pub(crate) struct Written {
     pub(crate) permissions: Permissions,
     pub(crate) filesystem_dir: Option<String>,
+    pub(crate) filesystem_write_access: Option<bool>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) by_path: ByPath,
     pub(crate) roots: Vec<WrittenRoot>,
@@ -33,6 +34,7 @@ pub(crate) struct Written {
 struct File<'a> {
     permissions: Permissions,
     filesystem_dir: Option<String>,
+    filesystem_write_access: Option<bool>,
     #[serde(borrow)]
     resource_permissions: Option<&'a RawValue>,
     resource_paths: ByPath,
@@ -241,6 +243,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Written, Misplaced> {
     Ok(Written {
         permissions: file.permissions,
         filesystem_dir: file.filesystem_dir,
+        filesystem_write_access: file.filesystem_write_access,
         rules,
         by_path: file.resource_paths,
         roots,

@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) file: PathBuf,
     pub(crate) file_exists: bool,
     pub(crate) modes: Modes,
+    /// `filesystemWriteAccess` of the file: it offers to change files.
+    pub(crate) write_access: bool,
     pub(crate) rules: Vec<Rule>,
     by_path: ByPath,
     pub(crate) roots: Vec<RootSetting>,
@@ -154,7 +156,7 @@ impl From<&McpArgs> for Overrides {
             writing: match (typed.write, typed.filesystem_write_access) {
                 (true, _) => Writing::Allowed,
                 (false, true) => Writing::AsStored,
-                (false, false) => Writing::ByEnvironment,
+                (false, false) => Writing::Unsaid,
             },
             new_file_mode: typed.new_file_mode,
             default_dir: DefaultDir::Nothing,
@@ -258,7 +260,8 @@ pub(crate) fn resolve(
         DefaultDir::Nothing | DefaultDir::Working => Vec::new(),
     };
     let mut roots = roots(env, overrides, &written, &listed)?;
-    let writing = overrides.writing.resolved(env)?;
+    let write_access = written.filesystem_write_access == Some(true);
+    let writing = overrides.writing.resolved(env, write_access)?;
     let denied = overrides.permissions.filesystem_write == Some(ModeFlag::Deny);
     let modes = modes(env, &overrides.permissions, written.permissions)?;
     let modes = if denied { modes } else { writing.modes(modes) };
@@ -266,6 +269,7 @@ pub(crate) fn resolve(
     let hooks: Vec<HookSetting> = written.hooks.iter().map(hook).collect();
     Ok(Settings {
         modes,
+        write_access,
         writing,
         new_modes: writing::new_modes(overrides.new_file_mode)?,
         rules: written.rules,

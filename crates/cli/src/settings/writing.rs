@@ -25,8 +25,8 @@ pub(crate) enum Writing {
     /// No tool changes anything.
     #[default]
     Off,
-    /// Off, unless the environment says otherwise.
-    ByEnvironment,
+    /// Off, unless the environment or the file says otherwise.
+    Unsaid,
     /// At the stored mode, and at least ask; trust is what is stored.
     AsStored,
     /// Allowed, and the workspaces are trusted: `mcp --write`.
@@ -40,12 +40,13 @@ pub(crate) enum Writing {
 }
 
 impl Writing {
-    /// With the environment heard: never `ByEnvironment`.
-    pub(super) fn resolved(self, env: &Environment) -> Result<Self, Problem> {
+    /// With the environment and then the file heard: never `Unsaid`.
+    pub(super) fn resolved(self, env: &Environment, by_file: bool) -> Result<Self, Problem> {
         match (self, env.filesystem_write_access.as_deref()) {
-            (Self::ByEnvironment, None | Some("false" | "0")) => Ok(Self::Off),
-            (Self::ByEnvironment, Some("true" | "1")) => Ok(Self::AsStored),
-            (Self::ByEnvironment, Some(word)) => Err(bad_variable(
+            (Self::Unsaid, None) if by_file => Ok(Self::AsStored),
+            (Self::Unsaid, None | Some("false" | "0")) => Ok(Self::Off),
+            (Self::Unsaid, Some("true" | "1")) => Ok(Self::AsStored),
+            (Self::Unsaid, Some(word)) => Err(bad_variable(
                 "PORTCULLIS_FILESYSTEM_WRITE_ACCESS",
                 word,
                 "true or false",
@@ -57,7 +58,7 @@ impl Writing {
     /// Whether there are tools that change files.
     pub(crate) const fn is_on(self) -> bool {
         match self {
-            Self::Off | Self::ByEnvironment => false,
+            Self::Off | Self::Unsaid => false,
             Self::AsStored | Self::Allowed | Self::Served | Self::Lent | Self::ByPerson => true,
         }
     }
@@ -67,7 +68,7 @@ impl Writing {
         let group = Group::FilesystemWrite;
         match self {
             Self::AsStored if modes.of(group) == Mode::Deny => modes.with(group, Mode::Ask),
-            Self::Off | Self::ByEnvironment | Self::AsStored | Self::Served | Self::Lent => modes,
+            Self::Off | Self::Unsaid | Self::AsStored | Self::Served | Self::Lent => modes,
             Self::Allowed => modes.with(group, Mode::Allow),
             Self::ByPerson => modes
                 .with(group, Mode::Allow)
@@ -82,7 +83,7 @@ impl Writing {
             let workspace = root.spec.kind == RootKind::Workspace;
             let access = match self {
                 // Whoever comes over HTTP is granted what its scopes say.
-                Self::Off | Self::ByEnvironment | Self::Served => continue,
+                Self::Off | Self::Unsaid | Self::Served => continue,
                 Self::AsStored | Self::Allowed | Self::Lent if !workspace => continue,
                 Self::AsStored | Self::Allowed | Self::Lent => CHANGING,
                 Self::ByPerson => CHANGING.union(AccessSet::of(&[Access::Read, Access::Metadata])),

@@ -211,7 +211,8 @@ fn who_confirms_and_who_is_asked_can_be_said_by_the_shipped_daemons_variables() 
     connect(&[confirmed], &[]).err_has("--allowed-origins");
     assert_eq!(fake.count(), 0);
     // Both: linked, and every question is a no.
-    let args = ["connect", &url, TOKEN, "--allowed-origins", &url];
+    let writing = "--filesystem-write-access";
+    let args = ["connect", &url, TOKEN, "--allowed-origins", &url, writing];
     let daemon = Daemon::start(&sandbox, &args, &[nobody, confirmed]);
     fake.linked();
     fake.write("gw_1", "b.txt", "x");

@@ -325,6 +325,7 @@ fn at_the_door_auto_confirm_answers_nothing() {
         "connect",
         "--port",
         &at,
+        "--filesystem-write-access",
         "--auto-confirm",
         "--allowed-origins",
         &url,

@@ -17,6 +17,8 @@ struct Heard {
     /// `POST /gateway/init` and its body.
     seen: Vec<(String, Value)>,
     streams: Vec<TcpStream>,
+    /// What each request gave in `X-Gateway-Key`.
+    keys: Vec<String>,
 }
 
 pub(crate) struct Fake {
@@ -97,6 +99,11 @@ impl Fake {
         seen.map(|(_, body)| body.clone()).collect()
     }
 
+    /// The key of the first request that brought one.
+    pub(crate) fn first_key(&self) -> String {
+        self.heard.lock().unwrap().keys.first().unwrap().clone()
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.heard.lock().unwrap().seen.len()
     }
@@ -151,6 +158,9 @@ fn converse(mut stream: TcpStream, heard: &Mutex<Heard>, says: Says) {
             }
             if let Some(said) = line.strip_prefix("content-length:") {
                 length = said.trim().parse().unwrap();
+            }
+            if let Some(key) = line.strip_prefix("x-gateway-key:") {
+                heard.lock().unwrap().keys.push(key.trim().to_owned());
             }
         }
         let mut body = vec![0; length];

@@ -104,7 +104,8 @@ fn auto_confirm_answers_no_question_and_says_which_flags_do() {
         let (sandbox, fake) = (Sandbox::new(), Fake::start());
         sandbox.file(".env", "KEY=1");
         let url = fake.url();
-        let daemon = Daemon::start(&sandbox, &auto(&url, more), &[]);
+        let more = [&["--filesystem-write-access"], more].concat();
+        let daemon = Daemon::start(&sandbox, &auto(&url, &more), &[]);
         fake.linked();
         fake.write("gw_1", "b.txt", "x");
         fake.call("gw_2", "read_file", json!({"filePath": ".env"}));
@@ -127,7 +128,8 @@ fn auto_confirm_answers_no_question_and_says_which_flags_do() {
 fn without_a_terminal_whoever_runs_approve_is_asked() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let url = fake.url();
-    let daemon = Daemon::start(&sandbox, &auto(&url, &[]), &[]);
+    let writing = ["--filesystem-write-access"];
+    let daemon = Daemon::start(&sandbox, &auto(&url, &writing), &[]);
     fake.linked();
     let there = Tmux::run(&sandbox, &["approve", "--watch"]);
     there.until("Watching for questions", 1);
@@ -144,7 +146,11 @@ fn confirmed_by_a_flag_the_server_asks_and_only_its_answer_to_that_question_coun
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     sandbox.file(".env", "KEY=1");
     let url = fake.url();
-    let instance = ["--permission-confirmation", "instance"];
+    let instance = [
+        "--filesystem-write-access",
+        "--permission-confirmation",
+        "instance",
+    ];
     let daemon = Daemon::start(&sandbox, &auto(&url, &instance), &[]);
     fake.linked();
     let calls = [
@@ -246,6 +252,7 @@ fn the_log_holds_calls_and_neither_contents_nor_secrets() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let url = fake.url();
     let more = [
+        "--filesystem-write-access",
         "--permission-filesystem-write",
         "allow",
         "--log-level",
@@ -309,6 +316,7 @@ fn the_shipped_daemons_flags_and_variables_mean_what_ours_mean() {
         &url,
         "--allowed-origins",
         &url,
+        "--filesystem-write-access",
         "--permission-filesystem-write",
         "allow",
         "--filesystem-dir",
@@ -357,7 +365,10 @@ fn a_token_that_lasts_is_not_typed_and_one_may_come_over_standard_input() {
         .run(&typed)
         .with(2)
         .err_has("PORTCULLIS_GATEWAY_TOKEN");
-    sandbox.run(&["connect", &url]).with(2).err_has("No token");
+    sandbox
+        .run(&["connect", &url, "--auto-confirm"])
+        .with(2)
+        .err_has("No token");
     sandbox.run(&["connect"]).with(2).err_has("no terminal");
     sandbox
         .run(&["connect", "http://ada:hunter2@h", TOKEN])
@@ -591,6 +602,54 @@ fn an_imported_denial_holds_whichever_directory_is_lent() {
         Some("denied_by_rule")
     );
     daemon.end().with(0);
+}
+
+#[test]
+fn files_are_lent_read_only_until_somebody_offers_to_change_them() {
+    let shipped = "N8N_GATEWAY_FILESYSTEM_WRITE_ACCESS";
+    let ours = "PORTCULLIS_FILESYSTEM_WRITE_ACCESS";
+    let flag = &["--filesystem-write-access"][..];
+    let mode = &["--permission-filesystem-write", "allow"][..];
+    let both = &[flag, mode].concat()[..];
+    let (none, set) = ("", r#"{"filesystemWriteAccess": true}"#);
+    for (settings, env, more, want) in [
+        (none, None, &[][..], false),
+        (none, Some((shipped, "false")), &[], false),
+        (none, None, mode, false),
+        (
+            r#"{"permissions": {"filesystemWrite": "allow"}}"#,
+            None,
+            &[],
+            false,
+        ),
+        (none, Some((shipped, "true")), &[], true),
+        (none, Some((ours, "1")), &[], true),
+        (none, None, flag, true),
+        (none, None, both, true),
+        (set, None, &[], true),
+        (set, Some((ours, "false")), &[], false),
+        (set, Some((ours, "false")), flag, true),
+    ] {
+        let (sandbox, fake) = (Sandbox::new(), Fake::start());
+        if !settings.is_empty() {
+            sandbox.settings(settings);
+        }
+        let url = fake.url();
+        let env: Vec<_> = env.into_iter().collect();
+        let daemon = Daemon::start(&sandbox, &auto(&url, more), &env);
+        let init = fake.linked();
+        let case = format!("{settings} {env:?} {more:?}");
+        assert_eq!(init["toolCategories"][0]["writeAccess"], want, "{case}");
+        let tools = init["tools"].as_array().unwrap();
+        for name in ["write_file", "edit_file", "delete", "move", "copy_file"] {
+            let is_lent = tools.iter().any(|tool| tool["name"] == name);
+            assert_eq!(is_lent, want, "{name} {case}");
+        }
+        let came = daemon.end().with(0);
+        // A mode alone offers nothing, and that is said.
+        let is_told = came.err.contains("filesystemWrite: off");
+        assert_eq!(is_told, more == mode, "{came:?}");
+    }
 }
 
 #[test]

@@ -108,7 +108,14 @@ fn an_agent_of_the_server_works_with_the_lent_machine_through_a_restart() {
     here.file("laptop.txt", "of the laptop");
     let (server, url) = served(&there, "0");
     let pairing = pairing(&there, &url);
-    let mut args = auto(&url, &["--permission-filesystem-write", "allow"]);
+    let mut args = auto(
+        &url,
+        &[
+            "--filesystem-write-access",
+            "--permission-filesystem-write",
+            "allow",
+        ],
+    );
     args[2] = &pairing;
     let daemon = Daemon::start(&here, &args, &[]);
     let agent = token(&there, "fs:read,fs:write");
@@ -147,7 +154,10 @@ fn an_agent_of_the_server_works_with_the_lent_machine_through_a_restart() {
 
 /// Lends from a terminal, confirmed with Yes.
 fn lent_at_a_terminal(here: &Sandbox, url: &str, token: &str, more: &[&str]) -> Tmux {
-    let tmux = Tmux::run(here, &[&["connect", url, token], more].concat());
+    let tmux = Tmux::run(
+        here,
+        &[&["connect", url, token, "--filesystem-write-access"], more].concat(),
+    );
     tmux.until("Lend this machine?", 1);
     tmux.keys(&["Up", "Up", "Enter"]);
     tmux.until("connected to", 1);
@@ -193,7 +203,14 @@ fn without_a_terminal_the_servers_person_is_asked_where_the_owner_says_so() {
     let (there, here) = (Sandbox::new(), Sandbox::new());
     let (server, url) = served(&there, "0");
     let pairing = pairing(&there, &url);
-    let mut args = auto(&url, &["--permission-confirmation", "instance"]);
+    let mut args = auto(
+        &url,
+        &[
+            "--filesystem-write-access",
+            "--permission-confirmation",
+            "instance",
+        ],
+    );
     args[2] = &pairing;
     let daemon = Daemon::start(&here, &args, &[]);
     until_connected(&here);
@@ -267,7 +284,14 @@ fn a_server_that_is_told_to_end_tells_its_callers_and_the_daemon_comes_back_to_t
     here.file("laptop.txt", "of the laptop");
     let (server, url) = served(&there, "0");
     let pairing = pairing(&there, &url);
-    let mut args = auto(&url, &["--permission-filesystem-write", "allow"]);
+    let mut args = auto(
+        &url,
+        &[
+            "--filesystem-write-access",
+            "--permission-filesystem-write",
+            "allow",
+        ],
+    );
     args[2] = &pairing;
     let daemon = Daemon::start(&here, &args, &[]);
     let agent = token(&there, "fs:read,fs:write");

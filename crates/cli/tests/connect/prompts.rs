@@ -36,7 +36,7 @@ impl Lent {
 
     fn lend(sandbox: &Sandbox, fake: &Fake, dir: &[&str], begun: &Begun<'_>) -> Tmux {
         let url = fake.url();
-        let args = [&["connect", &url, TOKEN], dir].concat();
+        let args = [&["connect", &url, TOKEN, "--filesystem-write-access"], dir].concat();
         let tmux = Tmux::begin(sandbox, &args, begun);
         tmux.until(CONFIRM, 1);
         tmux.keys(&["Up", "Up", "Enter"]);
@@ -86,7 +86,8 @@ fn yes_connects_what_is_shown() {
     for part in [
         fake.url().as_str(),
         &dir,
-        "filesystemWrite",
+        "filesystemWrite  off",
+        "--filesystem-write-access",
         "not available here",
     ] {
         assert!(screen.contains(part), "no {part} in\n{screen}");
@@ -96,12 +97,31 @@ fn yes_connects_what_is_shown() {
     tmux.keys(&["Up", "Up", "Enter"]);
     let init = fake.linked();
     assert_eq!(init["rootPath"], dir);
-    assert_eq!(init["toolCategories"][0]["writeAccess"], true);
+    assert_eq!(init["toolCategories"][0]["writeAccess"], false);
     tmux.until("connected to", 1);
     // Ctrl-C with no question open ends it in order.
     tmux.keys(&["C-c"]);
     tmux.until("ended with 0.", 1);
     assert_eq!(fake.seen("POST /gateway/disconnect").len(), 1);
+}
+
+#[test]
+fn the_person_who_confirms_can_offer_to_change_files() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let tmux = Tmux::run(&sandbox, &["connect", &fake.url(), TOKEN]);
+    tmux.until(CONFIRM, 1);
+    tmux.keys(&["Up", "Enter"]);
+    tmux.until("Change", 1);
+    tmux.until("filesystemWrite: off", 1);
+    // From off to ask.
+    tmux.keys(&["Down", "Enter"]);
+    tmux.keys(&["Down", "Enter"]);
+    tmux.until("filesystemWrite: ask", 1);
+    tmux.keys(&["Escape"]);
+    tmux.until(CONFIRM, 2);
+    tmux.keys(&["Up", "Up", "Enter"]);
+    let init = fake.linked();
+    assert_eq!(init["toolCategories"][0]["writeAccess"], true);
 }
 
 #[test]
@@ -123,7 +143,8 @@ fn no_and_everything_that_is_no_answer_connect_nothing() {
 fn edits_hold_for_this_session_and_are_written_nowhere() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     sandbox.file("inner/c.txt", "c");
-    let tmux = Tmux::run(&sandbox, &["connect", &fake.url(), TOKEN]);
+    let writing = "--filesystem-write-access";
+    let tmux = Tmux::run(&sandbox, &["connect", &fake.url(), TOKEN, writing]);
     tmux.until(CONFIRM, 1);
     let settings = sandbox.data().join("settings.json");
     let before = std::fs::read_to_string(&settings).unwrap();

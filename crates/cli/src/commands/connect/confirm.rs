@@ -55,10 +55,36 @@ impl fmt::Display for Admitted {
     }
 }
 
+/// A group's mode as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// Nobody has offered to change files: not denied, but not lent either.
+    Off,
+    Mode(Mode),
+}
+
+impl Shown {
+    fn of(plan: &Plan, group: Group) -> Self {
+        match (group, plan.settings.modes.of(group)) {
+            (Group::FilesystemWrite, Mode::Deny) if !plan.offers_writing => Self::Off,
+            (_, mode) => Self::Mode(mode),
+        }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Mode(mode) => mode.fmt(f),
+        }
+    }
+}
+
 /// What can be edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
-    Mode(Group, Mode),
+    Mode(Group, Shown),
     Directory(PathBuf),
     Done,
 }
@@ -159,7 +185,12 @@ fn show(plan: &Plan) -> Result<(), Problem> {
             } else if mode_of(modes, group) != modes.of(group) {
                 format!("deny ({} is denied)", Group::FilesystemRead)
             } else {
-                modes.of(group).to_string()
+                match Shown::of(plan, group) {
+                    Shown::Off => {
+                        "off (offered with --filesystem-write-access, or by Edit)".to_owned()
+                    }
+                    mode @ Shown::Mode(_) => mode.to_string(),
+                }
             };
             vec![format!("  {group}"), word]
         })
@@ -183,7 +214,7 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
         let mut items: Vec<Item> = Group::ALL
             .into_iter()
             .filter(|group| is_available(*group))
-            .map(|group| Item::Mode(group, plan.settings.modes.of(group)))
+            .map(|group| Item::Mode(group, Shown::of(plan, group)))
             .collect();
         items.push(Item::Directory(directory(plan)));
         items.push(Item::Done);
@@ -195,7 +226,8 @@ fn edit(plan: &mut Plan, env: &Environment) -> Result<(), Problem> {
             Item::Done => return Ok(()),
             Item::Mode(group, now) => {
                 let modes = [Mode::Deny, Mode::Ask, Mode::Allow];
-                let cursor = modes.iter().position(|mode| *mode == now).unwrap_or(0);
+                let cursor = modes.iter().position(|mode| Shown::Mode(*mode) == now);
+                let cursor = cursor.unwrap_or(0);
                 if let Some(mode) = select(group.as_str(), &modes, cursor, "Esc keeps it") {
                     plan.settings.modes = plan.settings.modes.with(group, mode);
                 }

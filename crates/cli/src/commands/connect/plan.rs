@@ -72,6 +72,9 @@ pub(super) struct Plan {
     pub(super) address: Address,
     pub(super) token: Secret,
     pub(super) settings: Settings,
+    /// Whether anybody offered to change files before the confirmation. Where nobody
+    /// did, that group's mode is deny, and the person who confirms may raise it.
+    pub(super) offers_writing: bool,
     pub(super) deciding: Deciding,
     pub(super) asked: Asked,
     pub(super) speaking: Speaking,
@@ -138,7 +141,8 @@ impl Plan {
             )
             .hint("Name one: portcullis connect URL TOKEN DIR"));
         }
-        settings.modes = with_write_access(settings.modes, args);
+        let offers_writing = offers_writing(env, args, &settings)?;
+        settings.modes = with_write_access(settings.modes, args, offers_writing);
         address.origin().clone_into(&mut settings.client_name);
         let deciding = if is_at_door {
             Deciding::Person
@@ -146,6 +150,17 @@ impl Plan {
             deciding(env, args, &address)?
         };
         let mut told = told(env, args, settings.modes)?;
+        if !offers_writing
+            && args
+                .permissions
+                .filesystem_write
+                .is_some_and(|mode| mode != ModeFlag::Deny)
+        {
+            told.push(format!(
+                "{}: off, whatever its mode; --filesystem-write-access offers it",
+                Group::FilesystemWrite
+            ));
+        }
         if is_at_door && flags(env, args)?.0 {
             told.push("--auto-confirm does not count for what a page asks: you decide".to_owned());
         }
@@ -178,6 +193,7 @@ impl Plan {
             },
             told,
             settings,
+            offers_writing,
         })
     }
 }
@@ -278,12 +294,26 @@ fn heard(env: &Environment) -> Result<Environment, Problem> {
     Ok(heard)
 }
 
-/// Only what is typed raises a denied group. It is denied where the file or the
-/// environment says so and nowhere else, and a variable that somebody set once
-/// does not overrule that.
-fn with_write_access(modes: Modes, args: &ConnectArgs) -> Modes {
+/// Whether anybody offers to change files: read-only is the default.
+fn offers_writing(
+    env: &Environment,
+    args: &ConnectArgs,
+    settings: &Settings,
+) -> Result<bool, Problem> {
+    let said = env.gateway.filesystem_write_access.as_ref();
+    let by_environment = said.map(|said| is_set(Some(said))).transpose()?;
+    Ok(args.filesystem_write_access || by_environment.unwrap_or(settings.write_access))
+}
+
+/// The modes with changing files off where nobody offers it. Only what is typed
+/// raises a denied group: a variable that somebody set once does not overrule a deny
+/// of the file or the environment.
+fn with_write_access(modes: Modes, args: &ConnectArgs, offers_writing: bool) -> Modes {
     let group = Group::FilesystemWrite;
     let is_denied = args.permissions.filesystem_write == Some(ModeFlag::Deny);
+    if !offers_writing {
+        return modes.with(group, Mode::Deny);
+    }
     if args.filesystem_write_access && !is_denied && modes.of(group) == Mode::Deny {
         return modes.with(group, Mode::Ask);
     }
