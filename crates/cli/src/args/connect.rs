@@ -9,12 +9,12 @@ use super::{LogLevel, PermissionFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConnectArgs {
-    /// Where the server is: https://HOST [or PORTCULLIS_GATEWAY_URL]. Left out, a page of the
-    /// server may ask, at 127.0.0.1:7655, and you confirm
+    /// Where the server is: https://HOST [or PORTCULLIS_GATEWAY_URL]. Without a token its pages
+    /// alone may ask for this machine, at 127.0.0.1:7655; left out, any page you let; you confirm
     #[arg(value_name = "URL", value_parser = url)]
     pub(crate) to: Option<String>,
     /// The pairing token the server shows, or - to read one from standard input
-    /// [or PORTCULLIS_GATEWAY_TOKEN]
+    /// [or PORTCULLIS_GATEWAY_TOKEN, then the fixed key of PORTCULLIS_GATEWAY_API_KEY]
     #[arg(value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// The directory to lend [default: PORTCULLIS_FILESYSTEM_DIR, then filesystemDir of the
@@ -55,8 +55,8 @@ pub(crate) struct ConnectArgs {
     /// https://*.example.com, http://HOST:PORT. A * spans dots, a port has to be the same [or PORTCULLIS_ALLOWED_ORIGINS]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) allowed_origins: Vec<String>,
-    /// Where pages may ask while no server is named
-    #[arg(long, value_name = "PORT", default_value_t = 7655, conflicts_with_all = ["to", "url"])]
+    /// Where pages may ask while there is no token
+    #[arg(long, value_name = "PORT", default_value_t = 7655, conflicts_with_all = ["token", "api_key"])]
     pub(crate) port: u16,
     /// What this machine is called there [default: its host name]
     #[arg(long, value_name = "NAME")]

@@ -317,6 +317,39 @@ fn another_user_of_this_machine_is_refused_whatever_it_says() {
 }
 
 #[test]
+fn with_the_servers_address_alone_its_pages_ask_and_no_others() {
+    let (sandbox, fake) = (Sandbox::new(), Fake::start());
+    let (port, url) = (free_port(), fake.url());
+    let at = port.to_string();
+    let alone = ["connect", &url, "--port", &at];
+    sandbox.run(&alone).with(2).err_has("no terminal");
+    let tmux = Tmux::run(&sandbox, &alone);
+    tmux.until("Waiting at", 1);
+    assert!(tmux.screen().contains(&url), "{}", tmux.screen());
+    let health = |origin| {
+        let knocked = Knock {
+            line: "GET /health",
+            origin: Some(origin),
+            body: String::new(),
+            ..wants(port, &url)
+        };
+        knock(port, &knocked)
+    };
+    let nothing = health("https://evil.example");
+    assert!(nothing.starts_with("HTTP/1.1 403"), "{nothing}");
+    assert!(!nothing.contains("access-control"), "{nothing}");
+    assert!(health(&url).starts_with("HTTP/1.1 200"));
+    std::thread::scope(|scope| {
+        let page = scope.spawn(|| knock(port, &wants(port, &url)));
+        tmux.until("Lend this machine?", 1);
+        assert_eq!(tmux.count("May it ask?"), 0, "{}", tmux.screen());
+        tmux.keys(&["Up", "Up", "Enter"]);
+        assert!(page.join().unwrap().starts_with("HTTP/1.1 200"));
+    });
+    fake.linked();
+}
+
+#[test]
 fn at_the_door_auto_confirm_answers_nothing() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let (port, url) = (free_port(), fake.url());

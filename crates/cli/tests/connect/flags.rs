@@ -389,6 +389,31 @@ fn a_token_that_lasts_is_not_typed_and_one_may_come_over_standard_input() {
 }
 
 #[test]
+fn the_fixed_key_of_the_environment_lets_the_daemon_in() {
+    let ours = ("PORTCULLIS_GATEWAY_API_KEY", "ours-canary");
+    let theirs = ("N8N_INSTANCE_AI_GATEWAY_API_KEY", "theirs-canary");
+    let token = ("PORTCULLIS_GATEWAY_TOKEN", "token-canary");
+    for (env, want) in [
+        (&[theirs][..], theirs.1),
+        (&[ours], ours.1),
+        (&[ours, theirs], ours.1),
+        (&[ours, token], token.1),
+    ] {
+        let (sandbox, fake) = (Sandbox::new(), Fake::start());
+        sandbox.file("inner/c.txt", "c");
+        let url = fake.url();
+        let mut args = auto(&url, &[]);
+        // The second word is the directory, as the token comes from elsewhere.
+        args[2] = "inner";
+        let daemon = Daemon::start(&sandbox, &args, env);
+        let init = fake.linked();
+        assert!(init["rootPath"].as_str().unwrap().ends_with("/inner"));
+        assert_eq!(fake.first_key(), want);
+        daemon.end().with(0);
+    }
+}
+
+#[test]
 fn groups_without_tools_here_are_told_and_do_not_count_as_on() {
     let (sandbox, fake) = (Sandbox::new(), Fake::start());
     let url = fake.url();

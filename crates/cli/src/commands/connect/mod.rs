@@ -27,7 +27,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::confirm::{Confirmed, admit, confirm, no_terminal};
-use self::plan::{Asked, Deciding, Plan, lends_anything, may_wait, named, nothing_lent, origins};
+use self::plan::{
+    Asked, Deciding, Plan, door_origins, is_for_pages, lends_anything, may_wait, nothing_lent,
+};
 use self::prompts::Terminal;
 use self::screen::{About, Screen};
 use self::waiting::{AtTheDoor, Put};
@@ -67,7 +69,7 @@ pub(crate) fn run(
         runtime,
         door: None,
     };
-    if named(env, args).is_none() {
+    if is_for_pages(env, args)? {
         return wait(everywhere, args, start);
     }
     let mut plan = Plan::of(everywhere, env, args, None)?;
@@ -90,9 +92,14 @@ fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result
     if !prompt::is_there() {
         return Err(no_terminal());
     }
+    let origins = door_origins(env, args)?;
+    let whose = match origins.as_slice() {
+        [] => "a server's page".to_owned(),
+        some => format!("a page of {}", shown(&some.join(", "))),
+    };
     let listener = sockets::door(args.port)?;
     let at = listener.local_addr()?;
-    let (door, asked) = AtTheDoor::new(origins(env, args));
+    let (door, asked) = AtTheDoor::new(origins);
     let porter = Arc::clone(&door);
     start.runtime.spawn(async move {
         if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
@@ -100,7 +107,7 @@ fn wait(everywhere: &Everywhere, args: &ConnectArgs, start: Start<'_>) -> Result
         }
     });
     aside(format_args!(
-        "Waiting at http://{at} until a server's page asks. Ctrl-C ends it."
+        "Waiting at http://{at} until {whose} asks. Ctrl-C ends it."
     ));
     loop {
         let put = asked

@@ -198,8 +198,21 @@ impl Plan {
     }
 }
 
+/// Whether pages ask for this machine: nothing lets us in at a server that was
+/// named, if one was, and nobody confirmed beforehand.
+pub(super) fn is_for_pages(env: &Environment, args: &ConnectArgs) -> Result<bool, Problem> {
+    let has_token = args.token.is_some() || args.api_key.is_some() || set_token(env).is_some();
+    let is_for_one = !has_token && flags(env, args)? == (false, false);
+    Ok(named(env, args).is_none() || is_for_one)
+}
+
+/// What lets us in by the environment: the token, then the fixed key.
+fn set_token(env: &Environment) -> Option<&Secret> {
+    env.gateway.token.as_ref().or(env.gateway_key.as_ref())
+}
+
 /// The server that was named, if one was.
-pub(super) fn named<'a>(env: &'a Environment, args: &'a ConnectArgs) -> Option<&'a str> {
+fn named<'a>(env: &'a Environment, args: &'a ConnectArgs) -> Option<&'a str> {
     let said = env.gateway.url.as_ref().map(|said| &said.value);
     let url = args.to.as_ref().or(args.url.as_ref()).or(said);
     url.map(String::as_str)
@@ -226,7 +239,7 @@ fn token_and_dir(
     env: &Environment,
     args: &ConnectArgs,
 ) -> Result<(Secret, Option<PathBuf>), Problem> {
-    let elsewhere = args.api_key.is_some() || env.gateway.token.is_some();
+    let elsewhere = args.api_key.is_some() || set_token(env).is_some();
     let (typed, dir) = match (&args.token, &args.lent) {
         (Some(word), None) if elsewhere && word != "-" && !word.starts_with(PAIRING) => {
             (None, Some(PathBuf::from(word)))
@@ -239,7 +252,7 @@ fn token_and_dir(
         }
         (one, other) => one.or(other),
     };
-    let token = match (typed.or_else(|| args.api_key.clone()), &env.gateway.token) {
+    let token = match (typed.or_else(|| args.api_key.clone()), set_token(env)) {
         (Some(word), _) if word == "-" => from_stdin()?,
         (Some(word), _) if word.starts_with(PAIRING) => Secret::new(word.into_bytes()),
         (Some(_), _) => {
@@ -332,12 +345,20 @@ fn is_set(said: Option<&Said>) -> Result<bool, Problem> {
 }
 
 /// The servers `--auto-confirm` counts for, and whose pages may ask.
-pub(super) fn origins(env: &Environment, args: &ConnectArgs) -> Vec<String> {
+fn origins(env: &Environment, args: &ConnectArgs) -> Vec<String> {
     match &env.gateway.allowed_origins {
         Some(list) if args.allowed_origins.is_empty() => {
             list.split(',').map(str::to_owned).collect()
         }
         Some(_) | None => args.allowed_origins.clone(),
+    }
+}
+
+/// Whose pages may ask at the door: those of the server that was named alone.
+pub(super) fn door_origins(env: &Environment, args: &ConnectArgs) -> Result<Vec<String>, Problem> {
+    match named(env, args) {
+        Some(url) => Ok(vec![parsed(url)?.origin().to_owned()]),
+        None => Ok(origins(env, args)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `portcullis connect` without a server: waits at the door on loopback until a
+//! `portcullis connect` without a token: waits at the door on loopback until a
 //! server's page asks, and puts that before the person.
 
 use std::collections::BTreeSet;
